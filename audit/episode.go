@@ -39,21 +39,22 @@ type Source struct {
 
 // Action is one tool call of an episode, with what the caller already knows of it.
 type Action struct {
-	Step        int             `json:"step"`              // position in the episode, from 0
-	CallID      string          `json:"call_id,omitempty"` // the format's own id; may repeat
-	Call        Call            `json:"call"`
-	Prompt      json.RawMessage `json:"prompt,omitempty"`      // messages that the policy saw, where kept
-	Rehearsal   *Rehearsal      `json:"rehearsal,omitempty"`   // brought along by the caller
-	Observation json.RawMessage `json:"observation,omitempty"` // the recorded real answer, where the source has one
-	Sample      int             `json:"sample"`                // index among the rehearsals of one action
-	Attempt     int             `json:"attempt,omitempty"`
-	Inclusion   float64         `json:"inclusion,omitempty"` // π, logged before execution; 0 = always audited (1)
+	Step      int             `json:"step"`              // position in the episode, from 0
+	CallID    string          `json:"call_id,omitempty"` // the format's own id; may repeat
+	Call      Call            `json:"call"`
+	Prompt    json.RawMessage `json:"prompt,omitempty"`    // messages that the policy saw, where kept
+	Rehearsal *Rehearsal      `json:"rehearsal,omitempty"` // brought along by the caller
+	Recorded  *Recorded       `json:"recorded,omitempty"`  // the recorded real answer, where the source has one
+	Sample    int             `json:"sample"`              // index among the rehearsals of one action
+	Attempt   int             `json:"attempt,omitempty"`
+	Inclusion float64         `json:"inclusion,omitempty"` // π, logged before execution; 0 = always audited (1)
 }
 
 // Rehearsal is what the REHEARSE role answered. A log-probability that is not
 // finite is dropped with the flag "non_finite_logprob" before it is stored.
 type Rehearsal struct {
 	Raw         []byte          `json:"raw"`
+	Failed      *bool           `json:"failed,omitempty"`      // the source's own error flag, where its format has one
 	StateDelta  json.RawMessage `json:"state_delta,omitempty"` // the optional <state_delta> block, unparsed
 	Confidence  *float64        `json:"confidence,omitempty"`  // stated or from log-probabilities, in [0,1]
 	Tokens      []int32         `json:"tokens,omitempty"`
@@ -61,4 +62,12 @@ type Rehearsal struct {
 	Truncated   bool            `json:"truncated,omitempty"`   // finish_reason length
 	Unavailable string          `json:"unavailable,omitempty"` // why the model server gave no answer; the pair is masked
 	Agreement   *float64        `json:"agreement,omitempty"`   // among k rehearsals of the same action
+}
+
+// Recorded is a real answer that a source brought along: evidence for judging
+// the source, never the truth itself. A recorded success that the sandbox
+// refuses makes the pair reference_invalid.
+type Recorded struct {
+	Raw    []byte `json:"raw"`
+	Failed *bool  `json:"failed,omitempty"` // the source's own error flag, where its format has one
 }
