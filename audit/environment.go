@@ -119,6 +119,7 @@ type Tool struct {
 	Effect      Effect          `json:"effect"`
 	Role        string          `json:"role"`             // who may call it: assistant or user
 	Errors      []Family        `json:"errors,omitempty"` // families it may refuse with; nil = not declared
+	Echo        EchoMap         `json:"echo,omitempty"`   // response paths that equal state cells after an ok call
 }
 
 // Call is one tool call as the policy made it.

@@ -48,7 +48,28 @@ type Action struct {
 	Sample    int             `json:"sample"`              // index among the rehearsals of one action
 	Attempt   int             `json:"attempt,omitempty"`
 	Inclusion float64         `json:"inclusion,omitempty"` // π, logged before execution; 0 = always audited (1)
+	Message   int             `json:"message,omitempty"`   // index of the assistant message; parallel calls share it
+	Replay    bool            `json:"replay,omitempty"`    // executed to reach the pre-state of later actions, not audited
+	Probe     int             `json:"probe,omitempty"`     // 1, 2, ... = a probe that follows the step's write; 0 = the action itself
+	Canary    *CanaryLabel    `json:"canary,omitempty"`    // what a canary action tests; nil = an ordinary action
 }
+
+// CanaryLabel says what a canary action tests: a call, made from a valid one by
+// one mutation, that the sandbox was seen to refuse.
+type CanaryLabel struct {
+	Mutation string      `json:"mutation"` // unknown_id, wrong_owner, repeated, over_limit, out_of_range_enum, wrong_order, stale_write, hidden_permission
+	Level    CanaryLevel `json:"level"`
+	Family   Family      `json:"family"` // of the refusal that was seen when the canary was made
+}
+
+// CanaryLevel says whether a schema alone could have refused the call.
+type CanaryLevel string
+
+// The canary levels; their false-success rates are never pooled.
+const (
+	SchemaLevel CanaryLevel = "schema"
+	DomainLevel CanaryLevel = "domain"
+)
 
 // Rehearsal is what the REHEARSE role answered. A log-probability that is not
 // finite is dropped with the flag "non_finite_logprob" before it is stored.

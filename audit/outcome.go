@@ -43,3 +43,31 @@ type Outcome struct {
 	Class  Class  `json:"class"`
 	Family Family `json:"family,omitempty"` // set exactly when Class is error
 }
+
+// Label is the outcome's name in the confusion matrix: ok, ok_empty or the family.
+func (o Outcome) Label() string {
+	if o.Class == Failed {
+		return string(o.Family)
+	}
+	return string(o.Class)
+}
+
+// String is ok, ok_empty or error/family.
+func (o Outcome) String() string {
+	if o.Class == Failed {
+		return string(o.Class) + "/" + string(o.Family)
+	}
+	return string(o.Class)
+}
+
+// IsError reports whether the answer was an error.
+func (o Outcome) IsError() bool { return o.Class == Failed }
+
+// OutcomeLabels lists every label in the order of the confusion matrix.
+func OutcomeLabels() []string {
+	labels := []string{string(OK), string(OKEmpty)}
+	for _, f := range Families() {
+		labels = append(labels, string(f))
+	}
+	return labels
+}

@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"strconv"
+
 	"understudy/audit/diff"
 )
 
@@ -22,7 +24,18 @@ type Pair struct {
 	Observation *Observation `json:"observation,omitempty"` // nil when nothing was executed
 	Twin        *Observation `json:"twin,omitempty"`        // second execution, of adapters not declared deterministic
 	Verdict     Verdict      `json:"verdict"`
-	Success     *bool        `json:"success,omitempty"` // the episode's terminal task success
+	Success     *bool        `json:"success,omitempty"`  // the episode's terminal task success, as its source saw it (in the rehearsed world, for a rollout)
+	Executed    *bool        `json:"executed,omitempty"` // the same by the sandbox's terminal checks after the last action; nil = not checked
+	Repeats     int          `json:"repeats,omitempty"`  // further calls of the same message that this pair stands for
+}
+
+// TaskSuccess is the terminal task success that figures are split by: the
+// executed one where it is known, else the source's; nil when neither is.
+func (p *Pair) TaskSuccess() *bool {
+	if p.Executed != nil {
+		return p.Executed
+	}
+	return p.Success
 }
 
 // Severity grades a verdict (design.md 1). Only scored verdicts have one.
@@ -38,6 +51,12 @@ const (
 	S5                 // false success or phantom write
 )
 
+// Severities is how many rungs the ladder has.
+const Severities = int(S5) + 1
+
+// String is S0 to S5.
+func (s Severity) String() string { return "S" + strconv.Itoa(int(s)) }
+
 // Verdict is a pair's comparison, or masked with a reason, which is never a number.
 type Verdict struct {
 	Masked       MaskReason        `json:"masked,omitempty"` // "" = scored
@@ -52,28 +71,33 @@ type Verdict struct {
 	Flags        []string          `json:"flags,omitempty"` // duplicate_key, approximate, oversize, state_unobservable, coerced, ...
 	Scores       Scores            `json:"scores"`
 	Evidence     Evidence          `json:"evidence"`
-	Rules        Digest            `json:"rules"` // digest of envelope tables and path policy
+	Claimed      diff.Patch        `json:"claimed,omitempty"` // state cells that the rehearsal says it changed; nil = not known
+	Rules        Digest            `json:"rules"`             // digest of envelope tables, path policy, echo maps and learned noise
 }
+
+// Scored reports whether the verdict has numbers.
+func (v *Verdict) Scored() bool { return v.Masked == "" }
 
 // Scores are the numbers of one scored pair, each in [0,1]; nil = does not apply.
 type Scores struct {
-	Valid           bool     `json:"valid"`
-	Shape           *float64 `json:"shape,omitempty"`        // typed path-pattern Jaccard
-	Hallucinated    *float64 `json:"hallucinated,omitempty"` // share of rehearsed paths that are not real
-	Omitted         *float64 `json:"omitted,omitempty"`      // share of real paths that were not rehearsed
-	LeafF1          *float64 `json:"leaf_f1,omitempty"`
-	Exact           *float64 `json:"exact,omitempty"` // 1 when nothing but masked paths differs
-	IDIntegrity     *float64 `json:"id_integrity,omitempty"`
-	EffectPrecision *float64 `json:"effect_precision,omitempty"`
-	EffectRecall    *float64 `json:"effect_recall,omitempty"`
-	EffectF1        *float64 `json:"effect_f1,omitempty"`
-	EffectSource    string   `json:"effect_source,omitempty"` // echo, block, probe; "" = unobservable
-	RealCells       *int     `json:"real_cells,omitempty"`    // |Δ| of the observation
-	RehearsedCells  *int     `json:"rehearsed_cells,omitempty"`
-	PhantomWrite    bool     `json:"phantom_write"` // claimed, not made
-	SilentWrite     bool     `json:"silent_write"`  // made, not claimed
-	MaskedWeight    float64  `json:"masked_weight"` // share of leaf weight hidden as noise
-	Phi             *float64 `json:"phi,omitempty"` // calibration φ; nil = masked
+	Valid           bool         `json:"valid"`
+	Shape           *float64     `json:"shape,omitempty"`        // typed path-pattern Jaccard
+	Hallucinated    *float64     `json:"hallucinated,omitempty"` // share of rehearsed paths that are not real
+	Omitted         *float64     `json:"omitted,omitempty"`      // share of real paths that were not rehearsed
+	LeafF1          *float64     `json:"leaf_f1,omitempty"`
+	Exact           *float64     `json:"exact,omitempty"` // 1 when nothing but masked paths differs
+	IDIntegrity     *float64     `json:"id_integrity,omitempty"`
+	EffectPrecision *float64     `json:"effect_precision,omitempty"`
+	EffectRecall    *float64     `json:"effect_recall,omitempty"`
+	EffectF1        *float64     `json:"effect_f1,omitempty"`
+	EffectSource    EffectSource `json:"effect_source,omitempty"` // "" = unobservable or not a write
+	RealCells       *int         `json:"real_cells,omitempty"`    // |Δ| of the observation
+	RehearsedCells  *int         `json:"rehearsed_cells,omitempty"`
+	PhantomWrite    bool         `json:"phantom_write"` // claimed, not made
+	SilentWrite     bool         `json:"silent_write"`  // made, not claimed
+	MaskedWeight    float64      `json:"masked_weight"` // share of leaf weight hidden as noise
+	Phi             *float64     `json:"phi,omitempty"` // calibration φ; nil = masked, PhiMask says why
+	PhiMask         MaskReason   `json:"phi_mask,omitempty"`
 }
 
 // MaskReason is the closed list of reasons why a pair has no number.
@@ -94,4 +118,38 @@ const (
 	MaskCapture             MaskReason = "capture_integrity"    // a recorded body that was cut or mixed
 	MaskUnobservable        MaskReason = "state_unobservable"   // φ only: a write whose effect cannot be seen
 	MaskNotSampled          MaskReason = "not_sampled"          // π decided against it
+	MaskOverLimit           MaskReason = "over_limit"           // more calls in one message than are audited; Repeats counts them
+)
+
+// MaskReasons lists every reason in a stable order.
+func MaskReasons() []MaskReason {
+	return []MaskReason{
+		MaskSandboxFault, MaskSandboxUnknown, MaskSandboxUnavailable, MaskRehearseUnavailable,
+		MaskReferenceInvalid, MaskKnownDefect, MaskTransient, MaskHistory, MaskUnrepresentable,
+		MaskOversize, MaskCapture, MaskUnobservable, MaskNotSampled, MaskOverLimit,
+	}
+}
+
+// Infrastructure reports whether the reason is an outage that another attempt
+// may not meet: a store may let a later scored result replace it.
+func (r MaskReason) Infrastructure() bool {
+	switch r {
+	case MaskSandboxFault, MaskSandboxUnknown, MaskSandboxUnavailable, MaskRehearseUnavailable:
+		return true
+	case MaskReferenceInvalid, MaskKnownDefect, MaskTransient, MaskHistory, MaskUnrepresentable,
+		MaskOversize, MaskCapture, MaskUnobservable, MaskNotSampled, MaskOverLimit:
+		return false
+	}
+	return false
+}
+
+// EffectSource says where the claimed effect of a rehearsal was read.
+type EffectSource string
+
+// The sources of a claimed effect, never averaged together.
+const (
+	EffectByEcho    EffectSource = "echo"    // response paths that equal state cells
+	EffectByBlock   EffectSource = "block"   // a <state_delta> block
+	EffectByProbe   EffectSource = "probe"   // reads after the write
+	EffectByOutcome EffectSource = "outcome" // a rehearsed error claims that nothing changed
 )
