@@ -50,6 +50,7 @@ type Action struct {
 	Inclusion float64         `json:"inclusion,omitempty"` // π, logged before execution; 0 = always audited (1)
 	Message   int             `json:"message,omitempty"`   // index of the assistant message; parallel calls share it
 	Replay    bool            `json:"replay,omitempty"`    // executed to reach the pre-state of later actions, not audited
+	Foreign   bool            `json:"foreign,omitempty"`   // made by somebody else, in a second session on the shared state: never audited, never shown to the policy
 	Probe     int             `json:"probe,omitempty"`     // 1, 2, ... = a probe that follows the step's write; 0 = the action itself
 	Canary    *CanaryLabel    `json:"canary,omitempty"`    // what a canary action tests; nil = an ordinary action
 }

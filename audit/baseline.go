@@ -1,0 +1,93 @@
+package audit
+
+import "sync"
+
+// Baselines are the mean φ by (tool, real outcome), frozen for one training
+// step, so that every reward of the step is measured against the same numbers
+// and none against itself (design.md 6). A nil *Baselines knows nothing: every
+// baseline is the prior.
+type Baselines struct {
+	version int64
+	means   map[baselineKey]mean
+}
+
+// baselineKey with an empty tool pools the tools of one outcome; with an empty
+// outcome as well, it pools everything.
+type baselineKey struct{ tool, outcome string }
+
+type mean struct{ sum, n float64 }
+
+const (
+	priorPhi      = 0.5 // what φ is taken for before anything was seen
+	priorStrength = 4   // pairs that a parent counts as: a key with few pairs leans on its pool
+)
+
+// Version is the training step that the baselines were frozen for; 0 for none.
+func (b *Baselines) Version() int64 {
+	if b == nil {
+		return 0
+	}
+	return b.version
+}
+
+// Of is the baseline of a tool's pairs with that real outcome: the mean φ,
+// shrunk towards the outcome's mean over all tools, and that towards 0.5.
+func (b *Baselines) Of(tool string, real Outcome) float64 {
+	if b == nil {
+		return priorPhi
+	}
+	at := priorPhi
+	for _, key := range []baselineKey{{}, {outcome: real.Label()}, {tool, real.Label()}} {
+		m := b.means[key]
+		at = (m.sum + priorStrength*at) / (m.n + priorStrength)
+	}
+	return at
+}
+
+// BaselineKeeper collects φ during one training step and freezes the baselines
+// of the next. It is safe for concurrent use.
+type BaselineKeeper struct {
+	mu    sync.Mutex
+	decay float64
+	means map[baselineKey]mean
+}
+
+// NewBaselineKeeper returns a keeper whose older steps count decay times as
+// much at each freeze; 1 keeps everything, 0 only the last step. A decay
+// outside [0,1] is taken for 0.9.
+func NewBaselineKeeper(decay float64) *BaselineKeeper {
+	if !(decay >= 0 && decay <= 1) {
+		decay = 0.9
+	}
+	return &BaselineKeeper{decay: decay, means: make(map[baselineKey]mean)}
+}
+
+// Observe adds the φ of scored pairs, weighted by 1/π.
+func (k *BaselineKeeper) Observe(pairs []Pair) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i := range pairs {
+		v := &pairs[i].Verdict
+		if !v.Scored() || v.Scores.Phi == nil || !finite(*v.Scores.Phi) || pairs[i].Mode == Canary {
+			continue
+		}
+		w, phi := InclusionWeight(pairs[i].Action.Inclusion), unit(*v.Scores.Phi)
+		for _, key := range []baselineKey{{}, {outcome: v.Real.Label()}, {pairs[i].Action.Call.Tool, v.Real.Label()}} {
+			m := k.means[key]
+			k.means[key] = mean{m.sum + w*phi, m.n + w}
+		}
+	}
+}
+
+// Freeze returns the baselines of a training step and starts the next: what was
+// observed so far counts decay times as much from now on.
+func (k *BaselineKeeper) Freeze(step int64) *Baselines {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	frozen := &Baselines{version: step, means: make(map[baselineKey]mean, len(k.means))}
+	for key, m := range k.means {
+		frozen.means[key] = m
+		k.means[key] = mean{m.sum * k.decay, m.n * k.decay}
+	}
+	return frozen
+}

@@ -1,0 +1,161 @@
+package audit_test
+
+import (
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"understudy/audit"
+)
+
+func scored(tool string, real, rehearsed audit.Outcome, phi float64) audit.Pair {
+	return audit.Pair{
+		Episode: "e", Policy: "p", Mode: audit.Open, Effect: audit.Read,
+		Action: audit.Action{Call: audit.Call{Tool: tool}},
+		Verdict: audit.Verdict{
+			Real: real, Rehearsed: rehearsed,
+			FalseSuccess: real.IsError() && !rehearsed.IsError(),
+			Scores:       audit.Scores{Valid: true, Phi: &phi},
+		},
+	}
+}
+
+func ok() audit.Outcome { return audit.Outcome{Class: audit.OK} }
+
+func failed(family audit.Family) audit.Outcome {
+	return audit.Outcome{Class: audit.Failed, Family: family}
+}
+
+func TestOutcomeGrade(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		real, rehearsed audit.Outcome
+		want            float64
+		reason          string
+	}{
+		{ok(), ok(), 1, "match"},
+		{failed(audit.NotFound), failed(audit.NotFound), 1, "same family"},
+		{failed(audit.NotFound), failed(audit.Conflict), .5, "right class, wrong family"},
+		{ok(), audit.Outcome{Class: audit.OKEmpty}, .5, "a success of the other kind has the right class"},
+		{ok(), failed(audit.NotFound), .25, "false error"},
+		{failed(audit.NotFound), ok(), 0, "false success earns nothing"},
+		{failed(audit.NotFound), audit.Outcome{Class: audit.OKEmpty}, 0, "an empty success is a success"},
+	} {
+		if got := audit.OutcomeGrade(tc.real, tc.rehearsed); got != tc.want {
+			t.Errorf("OutcomeGrade(%v, %v) = %v, want %v: %s", tc.real, tc.rehearsed, got, tc.want, tc.reason)
+		}
+	}
+}
+
+func TestRewardIsAlwaysFinite(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		number := rapid.OneOf(rapid.Float64(), rapid.SampledFrom([]float64{
+			math.NaN(), math.Inf(1), math.Inf(-1), 0, -1, 5e-324, math.MaxFloat64,
+		}))
+		pair := scored("t", ok(), ok(), number.Draw(t, "phi"))
+		pair.Action.Inclusion = number.Draw(t, "inclusion")
+		pair.Verdict.Scores.Shape = new(number.Draw(t, "shape"))
+		pair.Verdict.Scores.LeafF1 = new(number.Draw(t, "leaf_f1"))
+		keeper := audit.NewBaselineKeeper(number.Draw(t, "decay"))
+		keeper.Observe([]audit.Pair{pair})
+		r := audit.RewardOf(&pair, keeper.Freeze(1))
+		for name, x := range map[string]float64{"baseline": r.Baseline, "weight": r.Weight, "term": r.Term} {
+			if math.IsNaN(x) || math.IsInf(x, 0) {
+				t.Fatalf("%s = %v from %+v", name, x, pair.Verdict.Scores)
+			}
+		}
+		if r.Phi != nil && !(*r.Phi >= 0 && *r.Phi <= 1) {
+			t.Fatalf("phi = %v", *r.Phi)
+		}
+		if r.Components != nil && math.IsNaN(r.Components.Phi()) {
+			t.Fatalf("components %+v", *r.Components)
+		}
+		if r.Weight < 1 || r.Weight > 10 {
+			t.Fatalf("weight = %v, want it in [1, 10]", r.Weight)
+		}
+		if math.Abs(r.Term) > r.Weight {
+			t.Fatalf("term %v exceeds the weight %v", r.Term, r.Weight)
+		}
+	})
+}
+
+func TestMaskedPairsArePaidNothing(t *testing.T) {
+	t.Parallel()
+	for _, reason := range audit.MaskReasons() {
+		pair := scored("t", ok(), ok(), .9)
+		pair.Verdict.Masked = reason
+		r := audit.RewardOf(&pair, nil)
+		if r.Status != audit.RewardMasked || r.Phi != nil || r.Term != 0 || r.Reason != reason {
+			t.Errorf("%s: %+v, want masked, null and 0", reason, r)
+		}
+	}
+	pair := scored("t", ok(), ok(), 0)
+	pair.Verdict.Scores.Phi, pair.Verdict.Scores.PhiMask = nil, audit.MaskUnobservable
+	if r := audit.RewardOf(&pair, nil); r.Status != audit.RewardMasked || r.Reason != audit.MaskUnobservable {
+		t.Errorf("unobservable write: %+v, want masked with its reason", r)
+	}
+}
+
+func TestPayerPaysOnce(t *testing.T) {
+	t.Parallel()
+	payer, keeper := audit.NewPayer(), audit.NewBaselineKeeper(1)
+	pair := scored("t", ok(), ok(), 1)
+	first := payer.Pay([]audit.Pair{pair}, keeper.Freeze(1))[0]
+	keeper.Observe([]audit.Pair{pair, pair, pair})
+	again := payer.Pay([]audit.Pair{pair}, keeper.Freeze(2))[0]
+	if first.Repeated || !again.Repeated || again.Term != first.Term || again.Version != first.Version {
+		t.Errorf("first %+v, again %+v: want the same reward, marked as repeated", first, again)
+	}
+	pair.Action.Attempt = 1
+	if other := payer.Pay([]audit.Pair{pair}, nil)[0]; other.Repeated {
+		t.Error("another attempt is another output")
+	}
+	pair.Mode = audit.Canary
+	if rewards := payer.Pay([]audit.Pair{pair}, nil); len(rewards) != 0 {
+		t.Error("a canary never reaches the trainer")
+	}
+	payer.Forget(1)
+	pair.Mode, pair.Action.Attempt = audit.Open, 0
+	if r := payer.Pay([]audit.Pair{pair}, nil)[0]; r.Repeated {
+		t.Error("a forgotten checkpoint is not remembered")
+	}
+}
+
+func TestAnOutageMayBePaidLater(t *testing.T) {
+	t.Parallel()
+	payer := audit.NewPayer()
+	pair := scored("t", ok(), ok(), 1)
+	pair.Verdict.Masked = audit.MaskSandboxUnavailable
+	payer.Pay([]audit.Pair{pair}, nil)
+	pair.Verdict.Masked = ""
+	if r := payer.Pay([]audit.Pair{pair}, nil)[0]; r.Repeated || r.Status != audit.RewardScored {
+		t.Errorf("%+v: a masked reward was no payment", r)
+	}
+}
+
+func TestBaselinesAreFrozenAndKeyedByTheRealOutcome(t *testing.T) {
+	t.Parallel()
+	keeper := audit.NewBaselineKeeper(1)
+	many := make([]audit.Pair, 0, 2000)
+	for range 1000 {
+		many = append(many, scored("cancel", ok(), ok(), .8), scored("cancel", failed(audit.NotFound), ok(), 0))
+	}
+	keeper.Observe(many)
+	frozen := keeper.Freeze(7)
+	high, low := frozen.Of("cancel", ok()), frozen.Of("cancel", failed(audit.NotFound))
+	if math.Abs(high-.8) > .01 || low > .01 {
+		t.Errorf("baselines %v and %v, want about .8 for ok and 0 for not_found", high, low)
+	}
+	keeper.Observe([]audit.Pair{scored("cancel", ok(), ok(), 0)})
+	if frozen.Of("cancel", ok()) != high || frozen.Version() != 7 {
+		t.Error("frozen baselines moved")
+	}
+	if got := frozen.Of("never_seen", ok()); math.Abs(got-high) > .01 {
+		t.Errorf("unseen tool: %v, want the outcome's mean %v", got, high)
+	}
+	if got := (*audit.Baselines)(nil).Of("t", ok()); got != .5 {
+		t.Errorf("no baselines: %v, want the prior", got)
+	}
+}
