@@ -1,0 +1,63 @@
+# Understudy. `make demo` runs it, `make test` tests it; the rest is below.
+
+GO       ?= go
+DATA     ?= ../shared/data
+FUZZTIME ?= 30s
+LINT     := bin/golangci-lint
+
+.DEFAULT_GOAL := help
+.PHONY: help deps demo test check lint lint-rules tidy fuzz bench conformance build clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+deps: ## install what is missing (PostgreSQL, a C compiler for the race detector), or say how
+	@.ci/deps
+
+demo: deps build ## start everything and run the demonstration
+	bin/understudy demo
+
+test: deps ## all tests, with real servers and the race detector
+	$(GO) test -race -shuffle=on ./...
+
+check: lint lint-rules tidy ## everything about the code that is no test
+	$(GO) vet ./...
+	$(GO) mod verify
+
+lint: $(LINT) ## style, errors, formatting, and the arrows between packages
+	$(LINT) run ./... ./.ci/...
+
+lint-rules: $(LINT) ## show that each arrow of .golangci.yml fires on a planted violation
+	$(GO) run ./.ci/lintrules $(LINT)
+
+tidy: ## fail when go.mod or go.sum is not tidy
+	$(GO) mod tidy -diff
+
+fuzz: ## each fuzz target for FUZZTIME (30s)
+	@grep -rhoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' -H . | sort | while IFS=: read -r file target; do \
+		$(GO) test -run '^$$' -fuzz "^$${target#func }$$" -fuzztime $(FUZZTIME) "./$$(dirname "$$file")" || exit 1; \
+	done
+
+bench: ## all benchmarks, once around
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+conformance: ## the tests that read recorded trajectories and cases, on DATA (../shared/data)
+	@packages=$$(grep -rl --include='*_test.go' UNDERSTUDY_DATA . | xargs -r -n1 dirname | sort -u); \
+	[ -z "$$packages" ] || UNDERSTUDY_DATA=$(abspath $(DATA)) $(GO) test -count=1 $$packages
+
+build: ## bin/understudy: one static binary
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/understudy ./cmd/understudy
+
+clean: ## remove what the targets made
+	rm -rf bin
+
+# The linter's version is pinned here; one that is on PATH is used when it is the same.
+LINT_VERSION := 2.15.0
+$(LINT):
+	@mkdir -p bin
+	@if [ "$$(golangci-lint version --short 2>/dev/null)" = "$(LINT_VERSION)" ]; then \
+		ln -sf "$$(command -v golangci-lint)" $@; \
+	else \
+		echo "building golangci-lint $(LINT_VERSION) once (minutes)"; \
+		GOBIN=$(CURDIR)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(LINT_VERSION); \
+	fi
