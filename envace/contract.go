@@ -1,0 +1,118 @@
+package envace
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+
+	"understudy/audit"
+)
+
+// Fault says how a REHEARSE text breaks the contract. The text's answer is kept
+// whatever the fault: a broken answer is judged, not dropped.
+type Fault string
+
+// The closed list of faults.
+const (
+	FaultNone      Fault = ""
+	FaultEmpty     Fault = "empty"     // nothing but white space or thinking
+	FaultUntagged  Fault = "untagged"  // no <execution_result>: the whole text is the answer
+	FaultUnclosed  Fault = "unclosed"  // the closing tag is missing, as in a truncated answer
+	FaultSeveral   Fault = "several"   // more than one answer: the first counts
+	FaultMalformed Fault = "malformed" // the answer is no JSON
+)
+
+// The tags of the contract.
+const (
+	resultTag     = "execution_result"
+	deltaTag      = "state_delta"
+	confidenceTag = "confidence"
+)
+
+// ParseRehearsal reads the text of a REHEARSE output: the answer's bytes, the
+// optional state delta and the stated confidence. It is tolerant in what it
+// reads and exact in what it reports. Thinking before the answer is dropped:
+// tags inside it are no answer.
+func ParseRehearsal(text string) (audit.Rehearsal, Fault) {
+	body := dropThinking(text)
+	answer, rest, fault := cutTag(body, resultTag)
+	if fault == FaultUntagged {
+		answer, rest = withoutTag(withoutTag(body, deltaTag), confidenceTag), body
+	}
+	answer = strings.TrimSpace(answer)
+	if fault == FaultNone && strings.Contains(rest, "<"+resultTag+">") {
+		fault = FaultSeveral
+	}
+	r := audit.Rehearsal{Raw: []byte(answer), Confidence: statedConfidence(rest)}
+	if delta, _, f := cutTag(rest, deltaTag); f == FaultNone {
+		if delta := bytes.TrimSpace([]byte(delta)); json.Valid(delta) {
+			r.StateDelta = delta
+		}
+	}
+	switch {
+	case answer == "":
+		fault = FaultEmpty
+	case fault == FaultNone && !json.Valid(r.Raw):
+		fault = FaultMalformed
+	}
+	return r, fault
+}
+
+// dropThinking removes what stands before the end of the model's thinking.
+func dropThinking(text string) string {
+	if _, after, found := lastCut(text, "</think>"); found {
+		return after
+	}
+	if before, _, found := strings.Cut(text, "<think>"); found {
+		return before // the thinking never ended
+	}
+	return text
+}
+
+func lastCut(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+// cutTag returns the inside of the first <tag>…</tag> and all the text around it.
+func cutTag(text, tag string) (inside, rest string, fault Fault) {
+	before, after, found := strings.Cut(text, "<"+tag+">")
+	if !found {
+		return "", text, FaultUntagged
+	}
+	inside, tail, closed := strings.Cut(after, "</"+tag+">")
+	if !closed {
+		return inside, before, FaultUnclosed
+	}
+	return inside, before + tail, FaultNone
+}
+
+func withoutTag(text, tag string) string {
+	if _, rest, fault := cutTag(text, tag); fault == FaultNone {
+		return rest
+	}
+	return text
+}
+
+// statedConfidence is the number of a <confidence> block, or nil when there is
+// none that is a probability; percentages are understood.
+func statedConfidence(text string) *float64 {
+	inside, _, fault := cutTag(text, confidenceTag)
+	if fault != FaultNone {
+		return nil
+	}
+	number, percent := strings.CutSuffix(strings.TrimSpace(inside), "%")
+	p, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if percent {
+		p /= 100
+	}
+	if err != nil || math.IsNaN(p) || p < 0 || p > 1 {
+		return nil
+	}
+	return &p
+}

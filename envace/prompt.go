@@ -1,0 +1,92 @@
+package envace
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+
+	"understudy/audit"
+)
+
+//go:embed prompts/rehearse.md
+var rehearseInstruction string
+
+// Message is one chat message of a prompt.
+type Message struct {
+	Role    string `json:"role"` // system, user or assistant
+	Content string `json:"content"`
+}
+
+// RehearsePromptDigest names the version of the REHEARSE instruction: verdicts
+// of two versions are not compared without saying so.
+func RehearsePromptDigest() audit.Digest { return sha256.Sum256([]byte(rehearseInstruction)) }
+
+// RehearsePrompt is what REHEARSE is told: the instruction and every tool, then
+// each earlier call with the answer that the history holds, then the call to
+// answer. It holds nothing that ACT thought, and nothing is truncated: a prompt
+// over the model's context is the model server's error, not a silent cut.
+func RehearsePrompt(req audit.RehearseRequest) ([]Message, error) {
+	tools, err := toolList(req.Tools)
+	if err != nil {
+		return nil, err
+	}
+	messages := make([]Message, 0, 2+2*len(req.History))
+	messages = append(messages, Message{Role: "system", Content: rehearseInstruction + "\nThe tools:\n" + tools})
+	for _, turn := range req.History {
+		call, err := callText(turn.Call)
+		if err != nil {
+			return nil, err
+		}
+		messages = append(messages,
+			Message{Role: "user", Content: call},
+			Message{Role: "assistant", Content: "<" + resultTag + ">\n" + string(turn.Answer) + "\n</" + resultTag + ">"})
+	}
+	call, err := callText(req.Call)
+	if err != nil {
+		return nil, err
+	}
+	return append(messages, Message{Role: "user", Content: call}), nil
+}
+
+func toolList(tools []audit.Tool) (string, error) {
+	var out bytes.Buffer
+	for _, tool := range tools {
+		line, err := marshal(map[string]any{
+			"name": tool.Name, "description": tool.Description, "parameters": tool.Input,
+		})
+		if err != nil {
+			return "", fmt.Errorf("describe tool %s: %w", tool.Name, err)
+		}
+		out.Write(line)
+	}
+	return out.String(), nil
+}
+
+// callText shows a call as ACT wrote it; malformed arguments stay as they are,
+// so that REHEARSE can refuse them.
+func callText(call audit.Call) (string, error) {
+	arguments := any(call.Arguments)
+	if !json.Valid(call.Arguments) {
+		arguments = string(call.Arguments)
+	}
+	shown := map[string]any{"name": call.Tool, "arguments": arguments}
+	if call.Role == "user" {
+		shown["caller"] = "user"
+	}
+	line, err := marshal(shown)
+	if err != nil {
+		return "", fmt.Errorf("show call of %s: %w", call.Tool, err)
+	}
+	return "<tool_call>\n" + string(line) + "</tool_call>", nil
+}
+
+// marshal is JSON with its characters as they are, ended by a newline.
+func marshal(value any) ([]byte, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(value)
+	return out.Bytes(), err
+}

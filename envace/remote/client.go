@@ -1,0 +1,157 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+
+	"understudy/audit"
+)
+
+// maxReply bounds what is read of one reply.
+const maxReply = 32 << 20
+
+// client speaks JSON over HTTP with bounded retries.
+type client struct {
+	base   string
+	config Config
+}
+
+// post sends body and decodes the reply. Busy and broken servers are asked
+// again with full jitter; a status that asking again cannot mend is an
+// *audit.Error.
+func (c *client) post(ctx context.Context, path string, body, reply any) error {
+	encoded, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("encode request: %w", err)
+	}
+	return c.retry(ctx, func() (time.Duration, error) {
+		return c.once(ctx, http.MethodPost, path, encoded, reply)
+	})
+}
+
+func (c *client) get(ctx context.Context, path string, reply any) error {
+	return c.retry(ctx, func() (time.Duration, error) { return c.once(ctx, http.MethodGet, path, nil, reply) })
+}
+
+// errRetry marks an answer that another attempt may better.
+var errRetry = errors.New("the server is busy or broken")
+
+func (c *client) retry(ctx context.Context, attempt func() (time.Duration, error)) error {
+	for n := 0; ; n++ {
+		wait, err := attempt()
+		if err == nil || !errors.Is(err, errRetry) || n == c.config.Retries {
+			return err
+		}
+		if wait == 0 {
+			wait = rand.N(time.Second << min(n, 4)) //nolint:gosec // jitter, not a secret
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		case <-timer.C:
+		}
+	}
+}
+
+// maxRetryAfter keeps a server from parking a worker; a longer wait is an outage.
+const maxRetryAfter = 10 * time.Second
+
+func (c *client) once(ctx context.Context, method, path string, body []byte, reply any) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
+	if err != nil {
+		return 0, fmt.Errorf("build request: %w", err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if c.config.APIKey != "" {
+		req.Header.Set("Authorization", "Bearer "+c.config.APIKey)
+	}
+	res, err := c.config.HTTP.Do(req)
+	if err != nil {
+		return 0, fmt.Errorf("ask %s: %w: %w", c.base+path, errRetry, err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	raw, err := io.ReadAll(io.LimitReader(res.Body, maxReply+1))
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("read reply of %s: %w: %w", c.base+path, errRetry, err)
+	case len(raw) > maxReply:
+		return 0, fmt.Errorf("reply of %s is over %d MiB", c.base+path, maxReply>>20)
+	case res.StatusCode == http.StatusOK:
+		return 0, decodeLenient(raw, reply)
+	default:
+		return c.refused(res, raw, path)
+	}
+}
+
+func (c *client) refused(res *http.Response, raw []byte, path string) (time.Duration, error) {
+	message := fmt.Sprintf("%s answered %s: %.200s", c.base+path, res.Status, bytes.TrimSpace(raw))
+	switch status := res.StatusCode; {
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return 0, &audit.Error{Code: audit.CodeUnauthorized, Message: message, Hint: "give the server's key with --policy-key or UNDERSTUDY_POLICY_KEY"}
+	case status == http.StatusNotFound:
+		return 0, &audit.Error{Code: audit.CodeNotFound, Message: message, Hint: "check the base URL and the model's name; the server lists its models at /v1/models"}
+	case status == http.StatusTooManyRequests || status >= 500:
+		seconds, _ := strconv.Atoi(res.Header.Get("Retry-After")) // absent or a date: our own back-off
+		return min(time.Duration(max(seconds, 0))*time.Second, maxRetryAfter), fmt.Errorf("%w: %s", errRetry, message)
+	default:
+		return 0, &audit.Error{Code: audit.CodeInvalid, Message: message, Hint: "the server refuses the request itself; `understudy probe` shows what it accepts"}
+	}
+}
+
+// decodeLenient accepts the NaN and Infinity tokens that some servers write for
+// log-probabilities; they become null.
+func decodeLenient(raw []byte, reply any) error {
+	err := json.Unmarshal(raw, reply)
+	if _, ok := errors.AsType[*json.SyntaxError](err); ok {
+		err = json.Unmarshal(nullNonFinite(raw), reply)
+	}
+	if err != nil {
+		return fmt.Errorf("decode reply: %w", err)
+	}
+	return nil
+}
+
+// nullNonFinite replaces NaN, Infinity and -Infinity outside strings by null.
+func nullNonFinite(raw []byte) []byte {
+	out := make([]byte, 0, len(raw))
+	for i, quoted := 0, false; i < len(raw); i++ {
+		if !quoted {
+			if n := nonFinite(raw[i:]); n > 0 {
+				out = append(out, "null"...)
+				i += n - 1
+				continue
+			}
+		}
+		if quoted && raw[i] == '\\' && i+1 < len(raw) {
+			out = append(out, raw[i], raw[i+1])
+			i++
+			continue
+		}
+		if raw[i] == '"' {
+			quoted = !quoted
+		}
+		out = append(out, raw[i])
+	}
+	return out
+}
+
+func nonFinite(raw []byte) int {
+	for _, token := range [...]string{"NaN", "-Infinity", "Infinity"} {
+		if bytes.HasPrefix(raw, []byte(token)) {
+			return len(token)
+		}
+	}
+	return 0
+}
