@@ -64,7 +64,37 @@ type (
 	Checker interface {
 		Check(ctx context.Context, task string) (CheckResult, error)
 	}
+	// Inspector names the invariants of the world that the session has broken
+	// (money conserved, no orphan ids); none is an empty list.
+	Inspector interface {
+		Violations(ctx context.Context) ([]string, error)
+	}
 )
+
+// Tasker is the optional capability of an Environment that has tasks of its own.
+type Tasker interface {
+	// Tasks lists n tasks made from seed; zero n and seed are the environment's
+	// own. The same arguments give the same tasks, and a task's ID is enough for
+	// Start.Task and Checker.Check to find it again.
+	Tasks(ctx context.Context, seed uint64, n int) ([]Task, error)
+}
+
+// Task is something that a user wants done, with a reference solution and the
+// terminal checks that decide whether it was.
+type Task struct {
+	ID       string          `json:"id"`
+	Prompt   string          `json:"prompt"`          // what the user wants, in natural language
+	User     json.RawMessage `json:"user,omitempty"`  // facts for a scripted user
+	Setup    []Call          `json:"setup,omitempty"` // made before the agent starts
+	Solution []Call          `json:"solution"`
+	Checks   []TaskCheck     `json:"checks"`
+}
+
+// TaskCheck is one terminal check: a function of the environment with its parameters.
+type TaskCheck struct {
+	Check  string          `json:"check"`
+	Params json.RawMessage `json:"params,omitempty"`
+}
 
 // SnapshotID names a kept state within one session.
 type SnapshotID string
@@ -88,7 +118,8 @@ type EnvironmentInfo struct {
 	Version       string       `json:"version"` // a label for people, such as "2"
 	Digest        Digest       `json:"digest"`  // of rules, schemas and data: what verdicts name
 	Capabilities  []Capability `json:"capabilities"`
-	Deterministic bool         `json:"deterministic"` // clock, ids and randomness live in the state
+	Deterministic bool         `json:"deterministic"`    // clock, ids and randomness live in the state
+	Policy        string       `json:"policy,omitempty"` // the rules that an agent's prompt states, Markdown
 }
 
 // Start says how a session begins. The zero value is the environment's default state.

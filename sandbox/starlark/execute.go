@@ -1,0 +1,176 @@
+package starlark
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.starlark.net/starlark"
+
+	"understudy/audit"
+	"understudy/audit/diff"
+	"understudy/sandbox/state"
+)
+
+// execute makes one call against root and returns what happened and the root
+// after it: root itself unless the call succeeded and changed something. The
+// error is only the caller's cancellation.
+func (d *Domain) execute(ctx context.Context, root *state.Object, call audit.Call) (audit.Observation, *state.Object, error) {
+	started := time.Now()
+	obs := audit.Observation{Evidence: audit.EvidenceExact, Delta: diff.Patch{}}
+	after := root
+	t, kwargs, refused := d.admit(call)
+	if refused != nil {
+		d.answerError(&obs, audit.StatusInvalid, refused)
+	} else {
+		after = d.transact(ctx, root, t, kwargs, &obs)
+	}
+	if err := ctx.Err(); err != nil && obs.Status == audit.StatusFault {
+		return obs, root, fmt.Errorf("call %s: %w", call.Tool, err)
+	}
+	obs.Before = state.Digest(root)
+	obs.After = obs.Before
+	if after != root {
+		obs.After = state.Digest(after)
+	}
+	obs.Cost.Wall = time.Since(started)
+	return obs, after, nil
+}
+
+// transact runs the handler and the after-call hooks in one transaction.
+func (d *Domain) transact(ctx context.Context, root *state.Object, t *toolDef, kwargs []starlark.Tuple, obs *audit.Observation) *state.Object {
+	r := d.newRun(d.limits.Steps)
+	r.tx, r.role = state.Begin(root), t.Role
+	after := root
+	err := r.within(ctx, d.limits.Wall, func() error {
+		db := starlark.Tuple{r.tx.Root()}
+		v, err := starlark.Call(r.thread, t.fn, db, kwargs)
+		for i := 0; i < len(d.after) && err == nil; i++ {
+			_, err = starlark.Call(r.thread, d.after[i], db, nil)
+		}
+		if err != nil {
+			return err
+		}
+		raw, err := d.encode(v)
+		if err != nil {
+			return fmt.Errorf("encode the response of %s: %w", t.Name, err)
+		}
+		next := r.tx.Commit()
+		if next != root {
+			if err := d.schema.accept(next); err != nil {
+				return err
+			}
+		}
+		obs.Status, obs.Raw, after = audit.StatusOK, raw, next
+		return nil
+	})
+	obs.Cost.Steps, obs.Cost.Bytes = r.thread.ExecutionSteps(), uint64(r.bytes)
+	if err != nil {
+		d.answerFailure(obs, err)
+		return root
+	}
+	obs.Delta = state.Diff(root, after)
+	return after
+}
+
+// admit finds the tool and turns the raw arguments into keyword arguments, or
+// says why the call is invalid.
+func (d *Domain) admit(call audit.Call) (*toolDef, []starlark.Tuple, *refusal) {
+	t := d.byName[call.Tool]
+	if t == nil || call.Role != "" && call.Role != t.Role {
+		return nil, nil, d.unknownTool(call)
+	}
+	args, bad := d.decodeArguments(call.Arguments)
+	if bad != nil {
+		return nil, nil, bad
+	}
+	if d.Compat == CompatTau2 {
+		kwargs, bad := d.pythonArguments(t, args)
+		return t, kwargs, bad
+	}
+	kwargs, wrong := t.params.acceptFields(args, "")
+	if wrong != nil {
+		details := state.NewObject([]string{"pointer"}, []starlark.Value{starlark.String(wrong.pointer)})
+		return nil, nil, &refusal{family: audit.SchemaInvalid, message: wrong.Error(), details: details}
+	}
+	return t, kwargs, nil
+}
+
+func (d *Domain) unknownTool(call audit.Call) *refusal {
+	if d.Compat == CompatTau2 {
+		return &refusal{family: audit.UnknownTool, message: fmt.Sprintf("Tool '%s' not found.", call.Tool)}
+	}
+	if d.byName[call.Tool] != nil {
+		return &refusal{family: audit.UnknownTool, message: fmt.Sprintf("%s is not a tool of the %s", call.Tool, call.Role)}
+	}
+	message := fmt.Sprintf("there is no tool %.80q", call.Tool)
+	if near := d.nearest(call.Tool); near != "" {
+		message += "; did you mean " + near + "?"
+	}
+	return &refusal{family: audit.UnknownTool, message: message}
+}
+
+// decodeArguments reads the arguments under the program's limits. No text at all
+// means no arguments.
+func (d *Domain) decodeArguments(raw json.RawMessage) (*state.Object, *refusal) {
+	if len(raw) > d.limits.Arguments {
+		return nil, &refusal{
+			family:  audit.MalformedCall,
+			message: fmt.Sprintf("arguments of %d bytes; the limit is %d", len(raw), d.limits.Arguments),
+		}
+	}
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return state.NewObject(nil, nil), nil
+	}
+	args, err := state.DecodeObject(raw)
+	if err != nil {
+		return nil, &refusal{family: audit.MalformedCall, message: "arguments: " + err.Error()}
+	}
+	return args, nil
+}
+
+// encode writes a handler's result as the agent sees it.
+func (d *Domain) encode(v starlark.Value) ([]byte, error) {
+	if d.Compat != CompatTau2 {
+		return state.Compact().Append(nil, v)
+	}
+	if s, ok := v.(starlark.String); ok {
+		return []byte(s), nil
+	}
+	return state.Python().Append(nil, v)
+}
+
+// answerFailure fills the observation of a handler that did not return.
+func (d *Domain) answerFailure(obs *audit.Observation, err error) {
+	if e, ok := asRefusal(err); ok {
+		d.answerError(obs, audit.StatusRefused, e)
+		return
+	}
+	d.answerError(obs, audit.StatusFault, &refusal{family: audit.Internal, message: faultText(err)})
+}
+
+// answerError fills the observation of a call that had no effect.
+func (d *Domain) answerError(obs *audit.Observation, status audit.Status, e *refusal) {
+	obs.Status = status
+	obs.Error = &audit.CallError{Family: e.family, Message: e.message}
+	if e.details != nil {
+		obs.Error.Details = state.AppendJSON(nil, e.details)
+	}
+	if d.Compat == CompatTau2 {
+		obs.Raw = []byte("Error: " + e.message)
+		return
+	}
+	body := members{}
+	body.add("code", starlark.String(e.family))
+	body.add("message", starlark.String(e.message))
+	if e.details != nil {
+		body.add("details", e.details)
+	}
+	obs.Raw = state.AppendJSON(nil, state.NewObject([]string{"error"}, []starlark.Value{state.NewObject(body.keys, body.vals)}))
+}
+
+// errClosed is returned by every method of a session that was closed.
+var errClosed = errors.New("the session is closed")

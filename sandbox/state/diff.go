@@ -1,0 +1,221 @@
+package state
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.starlark.net/starlark"
+
+	"understudy/audit/diff"
+)
+
+// Diff is the canonical delta between two frozen values: the patch of audit/diff
+// for the same two values, found without visiting what they share. The result
+// is never nil.
+func Diff(before, after starlark.Value) diff.Patch {
+	d := differ{patch: diff.Patch{}}
+	d.value(nil, before, after)
+	return d.patch
+}
+
+type differ struct{ patch diff.Patch }
+
+func (d *differ) value(path []byte, before, after starlark.Value) {
+	switch b := before.(type) {
+	case *Object:
+		if a, ok := after.(*Object); ok {
+			d.object(path, b, a)
+			return
+		}
+	case *Array:
+		if a, ok := after.(*Array); ok {
+			d.array(path, b, a)
+			return
+		}
+	}
+	if !same(before, after) {
+		d.patch = append(d.patch, diff.Op{Op: "replace", Path: string(path), Value: text(after), Old: text(before)})
+	}
+}
+
+// change is one key on which two objects disagree; a nil side is absent.
+type change struct {
+	key           string
+	before, after starlark.Value
+}
+
+func (d *differ) object(path []byte, before, after *Object) {
+	if before == after {
+		return
+	}
+	changes := objectChanges(before, after)
+	slices.SortFunc(changes, func(x, y change) int { return strings.Compare(x.key, y.key) })
+	for _, c := range changes {
+		at := appendToken(path, c.key)
+		switch {
+		case c.before == nil:
+			d.patch = append(d.patch, diff.Op{Op: "add", Path: string(at), Value: text(c.after)})
+		case c.after == nil:
+			d.patch = append(d.patch, diff.Op{Op: "remove", Path: string(at), Old: text(c.before)})
+		default:
+			d.value(at, c.before, c.after)
+		}
+	}
+}
+
+func (d *differ) array(path []byte, before, after *Array) {
+	if before == after {
+		return
+	}
+	old, now := before.vals, after.vals
+	start := 0
+	for start < len(old) && start < len(now) && equal(old[start], now[start]) {
+		start++
+	}
+	end := 0
+	for end < len(old)-start && end < len(now)-start && equal(old[len(old)-1-end], now[len(now)-1-end]) {
+		end++
+	}
+	old, now = old[start:len(old)-end], now[start:len(now)-end]
+	for i := range min(len(old), len(now)) {
+		d.value(appendToken(path, strconv.Itoa(start+i)), old[i], now[i])
+	}
+	for i := len(old) - 1; i >= len(now); i-- {
+		at := appendToken(path, strconv.Itoa(start+i))
+		d.patch = append(d.patch, diff.Op{Op: "remove", Path: string(at), Old: text(old[i])})
+	}
+	for i := len(old); i < len(now); i++ {
+		at := appendToken(path, strconv.Itoa(start+i))
+		d.patch = append(d.patch, diff.Op{Op: "add", Path: string(at), Value: text(now[i])})
+	}
+}
+
+// objectChanges lists the keys whose values are not the same node.
+func objectChanges(before, after *Object) []change {
+	var changes []change
+	if before.root != nil && after.root != nil {
+		return trieChanges(changes, before.root, after.root)
+	}
+	before.Each(func(k string, v starlark.Value) bool {
+		if now := after.Get(k); now == nil || !same(v, now) {
+			changes = append(changes, change{key: k, before: v, after: now})
+		}
+		return true
+	})
+	after.Each(func(k string, v starlark.Value) bool {
+		if before.Get(k) == nil {
+			changes = append(changes, change{key: k, after: v})
+		}
+		return true
+	})
+	return changes
+}
+
+// trieChanges walks two tries together and stops where they share a node.
+func trieChanges(changes []change, before, after *node) []change {
+	if before == after {
+		return changes
+	}
+	if before.kids == nil || after.kids == nil {
+		return leafChanges(changes, before, after)
+	}
+	i, j := 0, 0
+	for bit := 1; bit < 1<<16; bit <<= 1 {
+		inBefore, inAfter := before.bitmap&uint16(bit) != 0, after.bitmap&uint16(bit) != 0
+		empty := &node{}
+		x, y := empty, empty
+		if inBefore {
+			x = before.kids[i]
+			i++
+		}
+		if inAfter {
+			y = after.kids[j]
+			j++
+		}
+		if inBefore || inAfter {
+			changes = trieChanges(changes, x, y)
+		}
+	}
+	return changes
+}
+
+func leafChanges(changes []change, before, after *node) []change {
+	old := before.collect(nil)
+	now := after.collect(nil)
+	byKey := func(a, b entry) int { return strings.Compare(a.key, b.key) }
+	slices.SortFunc(old, byKey)
+	slices.SortFunc(now, byKey)
+	for len(old) > 0 || len(now) > 0 {
+		switch {
+		case len(now) == 0 || len(old) > 0 && old[0].key < now[0].key:
+			changes = append(changes, change{key: old[0].key, before: old[0].val})
+			old = old[1:]
+		case len(old) == 0 || now[0].key < old[0].key:
+			changes = append(changes, change{key: now[0].key, after: now[0].val})
+			now = now[1:]
+		default:
+			if !same(old[0].val, now[0].val) {
+				changes = append(changes, change{key: old[0].key, before: old[0].val, after: now[0].val})
+			}
+			old, now = old[1:], now[1:]
+		}
+	}
+	return changes
+}
+
+// same reports whether two frozen values are one node or equal scalars of one type.
+func same(a, b starlark.Value) bool {
+	switch a := a.(type) {
+	case *Object, *Array, starlark.NoneType, starlark.Bool, starlark.String:
+		return a == b
+	case starlark.Float:
+		f, ok := b.(starlark.Float)
+		return ok && a == f
+	case starlark.Int:
+		i, ok := b.(starlark.Int)
+		return ok && sameInt(a, i)
+	}
+	return false
+}
+
+func sameInt(a, b starlark.Int) bool {
+	x, small := a.Int64()
+	y, alsoSmall := b.Int64()
+	if small || alsoSmall {
+		return small && alsoSmall && x == y
+	}
+	return a.BigInt().Cmp(b.BigInt()) == 0
+}
+
+// equal is deep equality of frozen values, shared parts for free.
+func equal(a, b starlark.Value) bool {
+	switch x := a.(type) {
+	case *Object:
+		y, ok := b.(*Object)
+		return ok && (x == y || x.size == y.size && x.sum() == y.sum())
+	case *Array:
+		y, ok := b.(*Array)
+		return ok && (x == y || len(x.vals) == len(y.vals) && x.sum() == y.sum())
+	}
+	return same(a, b)
+}
+
+func text(v starlark.Value) json.RawMessage { return AppendJSON(nil, v) }
+
+// appendToken appends a JSON Pointer token to a path in fresh memory.
+func appendToken(path []byte, token string) []byte {
+	at := append(path[:len(path):len(path)], '/')
+	for i := range len(token) {
+		switch token[i] {
+		case '~':
+			at = append(at, "~0"...)
+		case '/':
+			at = append(at, "~1"...)
+		default:
+			at = append(at, token[i])
+		}
+	}
+	return at
+}

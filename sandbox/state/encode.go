@@ -1,0 +1,207 @@
+package state
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.starlark.net/starlark"
+)
+
+// JSONType is the JSON name of a value's type.
+func JSONType(v starlark.Value) string {
+	switch v.(type) {
+	case starlark.NoneType:
+		return "null"
+	case starlark.Bool:
+		return "boolean"
+	case starlark.Int:
+		return "integer"
+	case starlark.Float:
+		return "number"
+	case starlark.String:
+		return "string"
+	case *Object, *Map, *starlark.Dict:
+		return "object"
+	case *Array, *List, *starlark.List, starlark.Tuple:
+		return "array"
+	}
+	return v.Type()
+}
+
+// Style is a way of writing JSON.
+type Style struct {
+	Comma, Colon string
+	ASCII        bool // escape everything beyond ASCII
+}
+
+// Compact is the style of states, deltas and native responses; Python is that of
+// Python's json.dumps with its defaults.
+func Compact() Style { return Style{Comma: ",", Colon: ":"} }
+
+// Python is the style of Python's json.dumps with its defaults.
+func Python() Style { return Style{Comma: ", ", Colon: ": ", ASCII: true} }
+
+// AppendJSON appends a frozen value in the compact style.
+func AppendJSON(b []byte, v starlark.Value) []byte {
+	b, _ = Compact().Append(b, v)
+	return b
+}
+
+// Append appends any JSON-like value: frozen, live or plain Starlark.
+func (s Style) Append(b []byte, v starlark.Value) ([]byte, error) { return s.append(b, v, 0) }
+
+func (s Style) append(b []byte, v starlark.Value, depth int) ([]byte, error) {
+	if depth > MaxDepth {
+		return nil, fmt.Errorf("more than %d levels", MaxDepth)
+	}
+	switch v := v.(type) {
+	case starlark.NoneType:
+		return append(b, "null"...), nil
+	case starlark.Bool:
+		return strconv.AppendBool(b, bool(v)), nil
+	case starlark.Int:
+		if i, ok := v.Int64(); ok {
+			return strconv.AppendInt(b, i, 10), nil
+		}
+		return append(b, v.String()...), nil
+	case starlark.Float:
+		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+			return nil, fmt.Errorf("%v is not a JSON number", v)
+		}
+		return appendFloat(b, float64(v)), nil
+	case starlark.String:
+		return s.appendString(b, string(v)), nil
+	case *Object:
+		return s.appendMembers(b, depth, v.Each)
+	case *Map:
+		return s.appendMembers(b, depth, v.each)
+	case *starlark.Dict:
+		return s.appendDict(b, v, depth)
+	case *Array:
+		return s.appendElements(b, v.vals, depth)
+	case starlark.Tuple:
+		return s.appendElements(b, v, depth)
+	case starlark.Iterable:
+		return s.appendElements(b, elements(v), depth)
+	}
+	return nil, fmt.Errorf("a %s is not a JSON value", v.Type())
+}
+
+func elements(it starlark.Iterable) []starlark.Value {
+	var vals []starlark.Value
+	i := it.Iterate()
+	defer i.Done()
+	for v := starlark.Value(nil); i.Next(&v); {
+		vals = append(vals, v)
+	}
+	return vals
+}
+
+func (s Style) appendMembers(b []byte, depth int, each func(func(string, starlark.Value) bool)) ([]byte, error) {
+	b = append(b, '{')
+	first := true
+	var err error
+	each(func(k string, v starlark.Value) bool {
+		if !first {
+			b = append(b, s.Comma...)
+		}
+		first = false
+		b = append(s.appendString(b, k), s.Colon...)
+		b, err = s.append(b, v, depth+1)
+		return err == nil
+	})
+	return append(b, '}'), err
+}
+
+func (s Style) appendDict(b []byte, d *starlark.Dict, depth int) ([]byte, error) {
+	b = append(b, '{')
+	for i, item := range d.Items() {
+		k, ok := item[0].(starlark.String)
+		if !ok {
+			return nil, fmt.Errorf("key %s is not a string", item[0])
+		}
+		if i > 0 {
+			b = append(b, s.Comma...)
+		}
+		b = append(s.appendString(b, string(k)), s.Colon...)
+		var err error
+		if b, err = s.append(b, item[1], depth+1); err != nil {
+			return nil, err
+		}
+	}
+	return append(b, '}'), nil
+}
+
+func (s Style) appendElements(b []byte, vals []starlark.Value, depth int) ([]byte, error) {
+	b = append(b, '[')
+	for i, v := range vals {
+		if i > 0 {
+			b = append(b, s.Comma...)
+		}
+		var err error
+		if b, err = s.append(b, v, depth+1); err != nil {
+			return nil, err
+		}
+	}
+	return append(b, ']'), nil
+}
+
+const hexDigits = "0123456789abcdef"
+
+func (s Style) appendString(b []byte, text string) []byte {
+	b = append(b, '"')
+	start := 0
+	for i := 0; i < len(text); {
+		c := text[i]
+		if c >= ' ' && c != '"' && c != '\\' && (c < utf8.RuneSelf && c != 0x7f || !s.ASCII && c >= utf8.RuneSelf || c == 0x7f) {
+			i++
+			continue
+		}
+		b = append(b, text[start:i]...)
+		if c < utf8.RuneSelf {
+			b = appendEscape(b, c)
+			i++
+		} else {
+			r, size := utf8.DecodeRuneInString(text[i:])
+			b = appendRune(b, r)
+			i += size
+		}
+		start = i
+	}
+	return append(append(b, text[start:]...), '"')
+}
+
+func appendEscape(b []byte, c byte) []byte {
+	if i := strings.IndexByte("\"\\\b\f\n\r\t", c); i >= 0 {
+		return append(b, '\\', `"\bfnrt`[i])
+	}
+	return append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+}
+
+func appendRune(b []byte, r rune) []byte {
+	if r > 0xffff {
+		r -= 0x10000
+		return appendRune(appendRune(b, 0xd800+r>>10), 0xdc00+r&0x3ff)
+	}
+	return append(b, '\\', 'u', hexDigits[r>>12&15], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
+}
+
+// FloatText is Python's repr of a finite double: 25.0, 0.1, 1e+16, 1e-05.
+func FloatText(f float64) string { return string(appendFloat(nil, f)) }
+
+func appendFloat(b []byte, f float64) []byte {
+	if abs := math.Abs(f); abs != 0 && (abs < 1e-4 || abs >= 1e16) {
+		return strconv.AppendFloat(b, f, 'e', -1, 64)
+	}
+	start := len(b)
+	b = strconv.AppendFloat(b, f, 'f', -1, 64)
+	for _, c := range b[start:] {
+		if c == '.' || c == 'n' || c == 'I' {
+			return b
+		}
+	}
+	return append(b, ".0"...)
+}

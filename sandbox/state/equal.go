@@ -1,0 +1,134 @@
+package state
+
+import (
+	"errors"
+
+	"go.starlark.net/starlark"
+)
+
+// errTooLarge is returned when a comparison visits more than equalBudget values:
+// plain lists can share parts so often that their size as a tree is astronomic.
+var errTooLarge = errors.New("values are too large to compare")
+
+const equalBudget = 1_000_000
+
+// Equal compares any two values as Python would: live, frozen and plain
+// containers by content, 1 == 1.0, a tuple equals a list of the same elements.
+func Equal(x, y starlark.Value) (bool, error) {
+	e := equality{left: equalBudget}
+	return e.equal(x, y, 0)
+}
+
+type equality struct{ left int }
+
+func (e *equality) equal(x, y starlark.Value, depth int) (bool, error) {
+	if e.left--; e.left < 0 || depth > MaxDepth {
+		return false, errTooLarge
+	}
+	if n, ok := sequence(x); ok {
+		m, ok := sequence(y)
+		if !ok || n.Len() != m.Len() {
+			return false, nil
+		}
+		return e.sequences(n, m, depth)
+	}
+	if a, ok := mapping(x); ok {
+		b, ok := mapping(y)
+		if !ok || a.size != b.size {
+			return false, nil
+		}
+		return e.mappings(a, b, depth)
+	}
+	switch y.(type) {
+	case *Map, *Object, *List, *Array:
+		return false, nil
+	}
+	return starlark.Equal(x, y)
+}
+
+func (e *equality) sequences(a, b starlark.Indexable, depth int) (bool, error) {
+	for i := range a.Len() {
+		if eq, err := e.equal(a.Index(i), b.Index(i), depth+1); !eq || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (e *equality) mappings(a, b keyed, depth int) (bool, error) {
+	eq := true
+	var err error
+	a.each(func(k, v starlark.Value) bool {
+		w := b.get(k)
+		if w == nil {
+			eq = false
+			return false
+		}
+		eq, err = e.equal(v, w, depth+1)
+		return eq && err == nil
+	})
+	return eq && err == nil, err
+}
+
+// sequence views a list-like value.
+func sequence(v starlark.Value) (starlark.Indexable, bool) {
+	switch v := v.(type) {
+	case *List:
+		return v, true
+	case *starlark.List:
+		return v, true
+	case starlark.Tuple:
+		return v, true
+	case *Array:
+		return starlark.Tuple(v.vals), true
+	}
+	return nil, false
+}
+
+// keyed is a map-like value of any kind.
+type keyed struct {
+	size int
+	get  func(k starlark.Value) starlark.Value
+	each func(f func(k, v starlark.Value) bool)
+}
+
+func mapping(v starlark.Value) (keyed, bool) {
+	switch v := v.(type) {
+	case *Map:
+		return keyed{v.size, byText(v.lookup), eachText(v.each)}, true
+	case *Object:
+		return keyed{v.size, byText(v.Get), eachText(v.Each)}, true
+	case *starlark.Dict:
+		get := func(k starlark.Value) starlark.Value {
+			w, found, err := v.Get(k)
+			if !found || err != nil {
+				return nil
+			}
+			return w
+		}
+		each := func(f func(k, v starlark.Value) bool) {
+			for _, item := range v.Items() {
+				if !f(item[0], item[1]) {
+					return
+				}
+			}
+		}
+		return keyed{v.Len(), get, each}, true
+	}
+	return keyed{}, false
+}
+
+func byText(get func(string) starlark.Value) func(starlark.Value) starlark.Value {
+	return func(k starlark.Value) starlark.Value {
+		if s, ok := k.(starlark.String); ok {
+			return get(string(s))
+		}
+		return nil
+	}
+}
+
+func eachText(each func(func(string, starlark.Value) bool)) func(func(k, v starlark.Value) bool) {
+	return func(f func(k, v starlark.Value) bool) {
+		each(func(k string, v starlark.Value) bool { return f(starlark.String(k), v) })
+	}
+}

@@ -1,0 +1,204 @@
+package state
+
+import (
+	"sync/atomic"
+
+	"go.starlark.net/starlark"
+
+	"understudy/audit"
+)
+
+// smallMax is the size up to which an Object is two parallel slices. The form is
+// a function of the size alone, so that equal values have equal digests.
+const smallMax = 16
+
+// Object is a frozen, insertion-ordered JSON object. It is safe for concurrent use.
+type Object struct {
+	keys   []string         // small form, in insertion order
+	vals   []starlark.Value // small form, parallel to keys
+	root   *node            // wide form: key → (value, position)
+	order  *log             // wide form: position → key
+	upto   int              // wide form: positions of order that are ours; dead ones included
+	size   int
+	digest atomic.Pointer[audit.Digest]
+}
+
+// entry is a key with its value and its position in the order of insertion.
+type entry struct {
+	key string
+	val starlark.Value
+	seq int
+}
+
+// NewObject builds an object from distinct keys and frozen values, which it keeps.
+func NewObject(keys []string, vals []starlark.Value) *Object {
+	if len(keys) <= smallMax {
+		return &Object{keys: keys, vals: vals, size: len(keys)}
+	}
+	entries := make([]entry, len(keys))
+	for i, k := range keys {
+		entries[i] = entry{key: k, val: vals[i], seq: i}
+	}
+	return &Object{root: buildNode(entries, 0), order: newLog(keys), upto: len(keys), size: len(keys)}
+}
+
+// Len is the number of keys.
+func (o *Object) Len() int { return o.size }
+
+// Get returns the value at key, or nil.
+func (o *Object) Get(key string) starlark.Value {
+	if o.root != nil {
+		if e := o.root.get(key); e != nil {
+			return e.val
+		}
+		return nil
+	}
+	for i, k := range o.keys {
+		if k == key {
+			return o.vals[i]
+		}
+	}
+	return nil
+}
+
+// Each calls f for every key in the order of insertion until f returns false.
+func (o *Object) Each(f func(key string, val starlark.Value) bool) {
+	if o.root == nil {
+		for i, k := range o.keys {
+			if !f(k, o.vals[i]) {
+				return
+			}
+		}
+		return
+	}
+	for i, k := range o.order.keys[:o.upto] {
+		if e := o.root.get(k); e != nil && e.seq == i && !f(k, e.val) {
+			return
+		}
+	}
+}
+
+// edit is one change of an object: a nil value removes the key. A moved key goes
+// to the end of the order although the object had it.
+type edit struct {
+	key   string
+	val   starlark.Value
+	moved bool
+}
+
+// apply returns the object with the edits made in order.
+func (o *Object) apply(edits []edit) *Object {
+	if o.root == nil || len(edits) > o.size/4 {
+		return o.rebuild(edits)
+	}
+	next := &Object{root: o.root, order: o.order, upto: o.upto, size: o.size}
+	for _, e := range edits {
+		next.applyOne(e)
+	}
+	if next.size <= smallMax || next.upto > 2*next.size+smallMax {
+		return next.rebuild(nil)
+	}
+	return next
+}
+
+// applyOne makes one edit on an object that nobody else sees yet.
+func (o *Object) applyOne(e edit) {
+	h := hashKey(e.key)
+	old := o.root.get(e.key)
+	if old != nil && (e.val == nil || e.moved) {
+		o.root = o.root.without(h, e.key, 0)
+		o.size--
+		old = nil
+	}
+	switch {
+	case e.val == nil:
+	case old != nil:
+		o.root = o.root.with(h, entry{key: e.key, val: e.val, seq: old.seq}, 0)
+	default:
+		o.root = o.root.with(h, entry{key: e.key, val: e.val, seq: o.upto}, 0)
+		o.order = o.order.append(o.upto, e.key)
+		o.upto++
+		o.size++
+	}
+}
+
+// rebuild makes the edits by building the object anew: for small objects, for
+// large sets of edits, and to drop dead positions.
+func (o *Object) rebuild(edits []edit) *Object {
+	if next := o.replaceOnly(edits); next != nil {
+		return next
+	}
+	pending := make(map[string]int, len(edits))
+	for i, e := range edits {
+		pending[e.key] = i
+	}
+	keys := make([]string, 0, o.size+len(edits))
+	vals := make([]starlark.Value, 0, o.size+len(edits))
+	o.Each(func(k string, v starlark.Value) bool {
+		if i, ok := pending[k]; ok {
+			if edits[i].val == nil || edits[i].moved {
+				return true
+			}
+			v = edits[i].val
+			pending[k] = -1
+		}
+		keys, vals = append(keys, k), append(vals, v)
+		return true
+	})
+	for i, e := range edits {
+		if e.val != nil && pending[e.key] == i {
+			keys, vals = append(keys, e.key), append(vals, e.val)
+		}
+	}
+	return NewObject(keys, vals)
+}
+
+// replaceOnly serves the commonest commit: values of a small object replaced,
+// its keys shared. It returns nil when the edits do more.
+func (o *Object) replaceOnly(edits []edit) *Object {
+	if o.root != nil || len(edits) == 0 {
+		return nil
+	}
+	vals := append([]starlark.Value(nil), o.vals...)
+	for _, e := range edits {
+		at := -1
+		for i, k := range o.keys {
+			if k == e.key {
+				at = i
+				break
+			}
+		}
+		if at < 0 || e.val == nil || e.moved {
+			return nil
+		}
+		vals[at] = e.val
+	}
+	return &Object{keys: o.keys, vals: vals, size: o.size}
+}
+
+// log is an append-only list of keys that successive versions of an object
+// share: each sees its own prefix, and only the newest may extend it in place.
+type log struct {
+	keys []string // full length; positions from used on are free
+	used atomic.Int64
+}
+
+func newLog(keys []string) *log {
+	l := &log{keys: make([]string, len(keys)+len(keys)/4+8)}
+	copy(l.keys, keys)
+	l.used.Store(int64(len(keys)))
+	return l
+}
+
+// append puts key at position at, in place when nobody has extended the log
+// beyond it, else in a copy.
+func (l *log) append(at int, key string) *log {
+	if at < len(l.keys) && l.used.CompareAndSwap(int64(at), int64(at+1)) {
+		l.keys[at] = key
+		return l
+	}
+	next := newLog(l.keys[:at])
+	next.keys[at] = key
+	next.used.Store(int64(at + 1))
+	return next
+}
