@@ -133,6 +133,9 @@ func (l *List) insert(i int, vals ...starlark.Value) error {
 	return nil
 }
 
+// Extend adds values at the end.
+func (l *List) Extend(vals []starlark.Value) error { return l.insert(l.Len(), vals...) }
+
 // remove takes element i out and returns it, detached if live.
 func (l *List) remove(i int) (starlark.Value, error) {
 	if l.iters > 0 {

@@ -1,0 +1,128 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"understudy/audit"
+	"understudy/sandbox/starlark"
+)
+
+// Registry opens environments by reference:
+//
+//	retail                  version 1 of the built-in domain
+//	retail@2                another version
+//	retail@1+tau2           with tau2-bench's behaviour
+//
+// An environment is made once and shared. A Registry is safe for concurrent use.
+type Registry struct {
+	domains fs.FS
+
+	mu   sync.Mutex
+	open map[string]audit.Environment
+}
+
+var _ audit.Opener = (*Registry)(nil)
+
+// New makes a registry of the domains that are folders of fsys.
+func New(fsys fs.FS) *Registry {
+	return &Registry{domains: fsys, open: map[string]audit.Environment{}}
+}
+
+// Names lists the domains in order.
+func (r *Registry) Names() ([]string, error) {
+	files, err := fs.Glob(r.domains, "*/domain.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("list domains: %w", err)
+	}
+	for i, f := range files {
+		files[i] = path.Dir(f)
+	}
+	slices.Sort(files)
+	return files, nil
+}
+
+// Environment implements audit.Opener.
+func (r *Registry) Environment(_ context.Context, ref string) (audit.Environment, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if env := r.open[ref]; env != nil {
+		return env, nil
+	}
+	d, err := r.load(ref)
+	if err != nil {
+		return nil, err
+	}
+	env := starlark.NewEnvironment(d)
+	r.open[ref] = env
+	return env, nil
+}
+
+func (r *Registry) load(ref string) (*starlark.Domain, error) {
+	name, opts, err := ParseRef(ref)
+	if err != nil {
+		return nil, err
+	}
+	names, err := r.Names()
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains(names, name) {
+		return nil, &audit.Error{
+			Code: audit.CodeNotFound, Message: fmt.Sprintf("no environment %q", name),
+			Hint: "the environments are " + strings.Join(nearestFirst(names, name), ", "),
+		}
+	}
+	return starlark.Load(r.domains, name, opts)
+}
+
+// ParseRef splits "name[@version[+compat]]".
+func ParseRef(ref string) (name string, opts starlark.Options, err error) {
+	name, label, versioned := strings.Cut(ref, "@")
+	if !versioned {
+		return name, opts, nil
+	}
+	version, compat, _ := strings.Cut(label, "+")
+	opts.Compat = compat
+	if opts.Version, err = strconv.Atoi(version); err != nil || opts.Version < 1 {
+		return name, opts, &audit.Error{
+			Code: audit.CodeInvalid, Message: fmt.Sprintf("environment %q: version %q", ref, version),
+			Hint: "write name@1, name@2 or name@1+tau2",
+		}
+	}
+	return name, opts, nil
+}
+
+// nearestFirst orders names by how many of their first letters agree with name.
+func nearestFirst(names []string, name string) []string {
+	names = slices.Clone(names)
+	slices.SortStableFunc(names, func(a, b string) int { return common(b, name) - common(a, name) })
+	return names
+}
+
+func common(a, b string) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+// Close closes every environment that was opened.
+func (r *Registry) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for ref, env := range r.open {
+		if err := env.Close(); err != nil {
+			return fmt.Errorf("close %s: %w", ref, err)
+		}
+	}
+	clear(r.open)
+	return nil
+}
