@@ -104,15 +104,7 @@ func joinMembers(a, b Value) func(yield func(x, y Value) bool) {
 		i, j := 0, 0
 		for i < a.Len() || j < b.Len() {
 			var x, y Value
-			c := 0
-			switch {
-			case i == a.Len():
-				c = 1
-			case j == b.Len():
-				c = -1
-			default:
-				c = bytes.Compare(a.At(i).name(), b.At(j).name())
-			}
+			c := memberOrder(a, b, i, j)
 			if c <= 0 {
 				x = a.At(i)
 				i++
@@ -126,4 +118,16 @@ func joinMembers(a, b Value) func(yield func(x, y Value) bool) {
 			}
 		}
 	}
+}
+
+// memberOrder says which of member i of a and member j of b comes first by name;
+// one past the last comes after all others.
+func memberOrder(a, b Value, i, j int) int {
+	switch {
+	case i == a.Len():
+		return 1
+	case j == b.Len():
+		return -1
+	}
+	return bytes.Compare(a.At(i).name(), b.At(j).name())
 }
