@@ -172,7 +172,9 @@ type keyed64 struct {
 	index int32
 }
 
-func byHash(a, b keyed64) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.index, b.index)) }
+func byHash(a, b keyed64) int {
+	return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.index, b.index))
+}
 
 // hash is a hash of the canonical form, seeded anew for every comparison: nobody
 // can prepare collisions.
