@@ -1,5 +1,7 @@
 package audit
 
+import "time"
+
 // Job is one episode that waits for its audit within a run. The ledger keeps
 // it; a queue carries it. Its ID is the digest of the episode's content, so that
 // the same episode enters a run once, however often it is sent.
@@ -53,4 +55,5 @@ type Sent struct {
 	Attempt int
 	Message string // id of the message that carries it
 	Seq     uint64 // where the stream stored it
+	At      time.Time
 }

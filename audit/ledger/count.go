@@ -1,0 +1,247 @@
+package ledger
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"unicode/utf8"
+
+	"understudy/audit"
+)
+
+// keptSamples is how many examples of one kind of difference a run keeps.
+const keptSamples = 5
+
+// maxSample is the most bytes of one side of an example: enough to read.
+const maxSample = 400
+
+// member is one pair of a run with what its counters are keyed by.
+type member struct {
+	verdict                                         *audit.Verdict
+	pair                                            audit.Digest
+	environment, version, tool, mode, canary, group string
+	envDigest                                       string
+	actual, rehearsed, masked                       string
+	success                                         int16
+	weight                                          float64
+	repeats                                         int
+	effects                                         []effectCell
+}
+
+// rollupKey is one line of table rollup.
+type rollupKey struct {
+	environment, version, envDigest, tool, mode, canary string
+	success                                             int16
+	group                                               string
+}
+
+func (k rollupKey) compare(o rollupKey) int {
+	return cmp.Or(
+		cmp.Compare(k.environment, o.environment), cmp.Compare(k.version, o.version), cmp.Compare(k.envDigest, o.envDigest),
+		cmp.Compare(k.tool, o.tool), cmp.Compare(k.mode, o.mode), cmp.Compare(k.canary, o.canary),
+		cmp.Compare(k.success, o.success), cmp.Compare(k.group, o.group))
+}
+
+// moments are one figure's sums over a prompt group.
+type moments struct{ n, w, x, xx float64 }
+
+// rollupSums are the counters of one line of table rollup.
+type rollupSums struct {
+	pairs   int64
+	figures map[audit.Figure]*moments
+}
+
+// cellKey is one line of table cell.
+type cellKey struct {
+	rollupKey
+	actual, rehearsed, masked string
+	severity                  int16
+	cascaded                  bool
+	stratum                   int16
+}
+
+func (k cellKey) compare(o cellKey) int {
+	return cmp.Or(
+		k.rollupKey.compare(o.rollupKey), cmp.Compare(k.actual, o.actual), cmp.Compare(k.rehearsed, o.rehearsed),
+		cmp.Compare(k.masked, o.masked), cmp.Compare(k.severity, o.severity),
+		cmp.Compare(truth(&k.cascaded), truth(&o.cascaded)), cmp.Compare(k.stratum, o.stratum))
+}
+
+// cellSums are the counters of one line of table cell.
+type cellSums struct {
+	n, repeats, approximate, oversize, unobservable int64
+	weight                                          float64
+}
+
+// leafKey is one line of table leaf.
+type leafKey struct {
+	environment, version, tool, mode, part, pattern, kind, class string
+}
+
+func (k leafKey) compare(o leafKey) int {
+	return cmp.Or(
+		cmp.Compare(k.tool, o.tool), cmp.Compare(k.part, o.part), cmp.Compare(k.pattern, o.pattern), cmp.Compare(k.kind, o.kind),
+		cmp.Compare(k.class, o.class), cmp.Compare(k.mode, o.mode), cmp.Compare(k.environment, o.environment), cmp.Compare(k.version, o.version))
+}
+
+// leafSums are the counters of one line of table leaf, with examples.
+type leafSums struct {
+	pairs, leaves int64
+	weight        float64
+	severity      int16
+	samples       []leafSample
+	last          int // of the pairs counted, to count a pair once
+}
+
+type leafSample struct {
+	key               audit.Digest
+	severity          int16
+	pointer           string
+	rehearsed, actual []byte
+}
+
+// counts are a run's counters, or what an episode adds to them: the one
+// definition behind every commit and behind verify's recount.
+type counts struct {
+	rollups map[rollupKey]*rollupSums
+	cells   map[cellKey]*cellSums
+	leaves  map[leafKey]*leafSums
+	members int
+}
+
+func newCounts() *counts {
+	return &counts{rollups: map[rollupKey]*rollupSums{}, cells: map[cellKey]*cellSums{}, leaves: map[leafKey]*leafSums{}}
+}
+
+func (c *counts) add(m member) {
+	c.members++
+	key := rollupKey{m.environment, m.version, m.envDigest, m.tool, m.mode, m.canary, m.success, m.group}
+	c.addFigures(key, m)
+	c.addCell(key, m)
+	if m.verdict.Scored() {
+		c.addOutcome(m)
+		c.addAnswer(m)
+		c.addEffect(m)
+	}
+}
+
+func (c *counts) addFigures(key rollupKey, m member) {
+	r := c.rollups[key]
+	if r == nil {
+		r = &rollupSums{figures: map[audit.Figure]*moments{}}
+		c.rollups[key] = r
+	}
+	r.pairs++
+	for figure, x := range audit.FigureValues(audit.Pair{Verdict: *m.verdict}) {
+		f := r.figures[figure]
+		if f == nil {
+			f = &moments{}
+			r.figures[figure] = f
+		}
+		f.n++
+		f.w += m.weight
+		f.x += m.weight * x
+		f.xx += m.weight * x * x
+	}
+}
+
+func (c *counts) addCell(key rollupKey, m member) {
+	v := m.verdict
+	k := cellKey{
+		rollupKey: key, actual: m.actual, rehearsed: m.rehearsed, masked: m.masked,
+		severity: int16(v.Severity), cascaded: v.Cascaded, stratum: stratum(v.Scores.RealCells),
+	}
+	s := c.cells[k]
+	if s == nil {
+		s = &cellSums{}
+		c.cells[k] = s
+	}
+	s.n++
+	s.weight += m.weight
+	s.repeats += int64(m.repeats)
+	for _, flag := range v.Flags {
+		switch flag {
+		case "approximate":
+			s.approximate++
+		case "oversize":
+			s.oversize++
+		case "state_unobservable":
+			s.unobservable++
+		}
+	}
+}
+
+// addOutcome counts what is wrong with the answer as a whole.
+func (c *counts) addOutcome(m member) {
+	v := m.verdict
+	add := func(holds bool, kind string) {
+		if holds {
+			sample := leafSample{rehearsed: []byte(m.rehearsed), actual: []byte(m.actual)}
+			c.leaf(m, leafKey{part: "outcome", kind: kind}, 0, sample)
+		}
+	}
+	realError, rehearsedError := v.Real.Class == audit.Failed, v.Rehearsed.Class == audit.Failed
+	add(v.FalseSuccess, "false_success")
+	add(!realError && rehearsedError, "false_error")
+	add(realError && rehearsedError && v.Real.Family != v.Rehearsed.Family, "wrong_family")
+	add(v.Scores.PhantomWrite, "phantom_write")
+	add(v.Scores.SilentWrite, "silent_write")
+	add(!v.Scores.Valid, "invalid")
+}
+
+func (c *counts) addAnswer(m member) {
+	for _, d := range m.verdict.Differences {
+		sample := leafSample{pointer: d.Pointer, rehearsed: d.Rehearsed, actual: d.Real}
+		c.leaf(m, leafKey{part: "answer", pattern: label(d.Pattern), kind: label(string(d.Kind)), class: label(string(d.Class))}, orZero(d.Weight), sample)
+	}
+}
+
+func (c *counts) addEffect(m member) {
+	for _, e := range m.effects {
+		sample := leafSample{pointer: e.path, rehearsed: e.claimed, actual: e.made}
+		c.leaf(m, leafKey{part: "effect", pattern: label(e.pattern), kind: e.kind}, 0, sample)
+	}
+}
+
+func (c *counts) leaf(m member, k leafKey, weight float64, sample leafSample) {
+	k.environment, k.version, k.tool, k.mode = m.environment, m.version, m.tool, m.mode
+	s := c.leaves[k]
+	if s == nil {
+		s = &leafSums{}
+		c.leaves[k] = s
+	}
+	s.leaves++
+	s.weight += weight
+	s.severity = max(s.severity, int16(m.verdict.Severity))
+	if s.last == c.members {
+		return // one pair, several leaves: counted once, shown once
+	}
+	s.last = c.members
+	s.pairs++
+	if len(s.samples) < keptSamples {
+		sample.key, sample.severity = m.pair, int16(m.verdict.Severity)
+		sample.rehearsed, sample.actual = cutBytes(sample.rehearsed, maxSample), cutBytes(sample.actual, maxSample)
+		s.samples = append(s.samples, sample)
+	}
+}
+
+// cutBytes shortens content to at most n bytes, between code points where it is UTF-8.
+func cutBytes(content []byte, n int) []byte {
+	if len(content) <= n {
+		return content
+	}
+	for back := 0; back < utf8.UTFMax && n > back; back++ {
+		if utf8.RuneStart(content[n-back]) {
+			return content[:n-back]
+		}
+	}
+	return content[:n]
+}
+
+// sorted lists a map's keys in the order in which rows are locked.
+func sorted[K interface {
+	comparable
+	compare(K) int
+}, V any](m map[K]V) []K {
+	return slices.SortedFunc(maps.Keys(m), K.compare)
+}

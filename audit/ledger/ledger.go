@@ -1,0 +1,152 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"understudy/audit"
+)
+
+// Config tunes a Ledger. The zero value means the defaults.
+type Config struct {
+	// MaxBody is the most bytes of one raw body that are kept; a longer one is
+	// cut and flagged. Default 1 MiB, the program's limit for one answer.
+	MaxBody int
+	// MaxMessage is the largest episode, in bytes, that travels inside its
+	// message; a larger one travels as a reference. Default 900 KiB, which
+	// leaves room for headers under the usual 1 MiB of a NATS message.
+	MaxMessage int
+	// Retries is how often a transaction is tried again after a deadlock or a
+	// lost connection. Default 8: about ten seconds with the back-off.
+	Retries int
+	// Interrupt is a seam for kill tests, called at named points inside a
+	// transaction; an error abandons it. Nil in production.
+	Interrupt func(ctx context.Context, point string) error
+}
+
+func (c Config) withDefaults() Config {
+	if c.MaxBody == 0 {
+		c.MaxBody = 1 << 20
+	}
+	if c.MaxMessage == 0 {
+		c.MaxMessage = 900 << 10
+	}
+	if c.Retries == 0 {
+		c.Retries = 8
+	}
+	return c
+}
+
+// Validate lists every setting that cannot work.
+func (c Config) Validate() error {
+	var faults []error
+	for name, v := range map[string]int{"max_body": c.MaxBody, "max_message": c.MaxMessage, "retries": c.Retries} {
+		if v < 0 {
+			faults = append(faults, &audit.Error{
+				Code: audit.CodeInvalid, Message: fmt.Sprintf("ledger: %s is %d", name, v), Hint: "leave it out for the default, or give a positive number",
+			})
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// Ledger stores and reads what was audited. It is safe for concurrent use, also
+// from several processes on one database.
+type Ledger struct {
+	pool   *pgxpool.Pool
+	config Config
+	rollup rollupStatements
+
+	mu   sync.RWMutex
+	runs map[string]int32 // ids by name; a run's id never changes
+}
+
+var (
+	_ audit.Ledger       = (*Ledger)(nil)
+	_ audit.FigureSource = (*Ledger)(nil)
+)
+
+// New returns a Ledger on a migrated database. The pool stays the caller's.
+func New(pool *pgxpool.Pool, config Config) (*Ledger, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	return &Ledger{
+		pool: pool, config: config.withDefaults(), rollup: newRollupStatements(), runs: map[string]int32{},
+	}, nil
+}
+
+// runID finds a run's number by its name.
+func (l *Ledger) runID(ctx context.Context, name string) (int32, error) {
+	l.mu.RLock()
+	id, ok := l.runs[name]
+	l.mu.RUnlock()
+	if ok {
+		return id, nil
+	}
+	err := l.pool.QueryRow(ctx, `SELECT id FROM run WHERE name = $1 AND state <> 'dropping'`, label(name)).Scan(&id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, &audit.Error{
+			Code: audit.CodeNotFound, Message: fmt.Sprintf("run %q does not exist", name), Hint: "list the runs there are, or create it first",
+		}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("find run %q: %w", name, err)
+	}
+	l.mu.Lock()
+	l.runs[name] = id
+	l.mu.Unlock()
+	return id, nil
+}
+
+func (l *Ledger) forgetRun(name string) {
+	l.mu.Lock()
+	delete(l.runs, name)
+	l.mu.Unlock()
+}
+
+func (l *Ledger) interrupt(ctx context.Context, point string) error {
+	if l.config.Interrupt == nil {
+		return nil
+	}
+	return l.config.Interrupt(ctx, point)
+}
+
+// cleanUpTimeout bounds what must still happen after the caller has given up.
+const cleanUpTimeout = 5 * time.Second
+
+// inTx runs work in one transaction and commits it. The work may run several
+// times, so it must be idempotent: a commit that returned an error may have
+// happened.
+func (l *Ledger) inTx(ctx context.Context, what string, work func(ctx context.Context, tx pgx.Tx) error) error {
+	return retry(ctx, l.config.Retries, func() error {
+		tx, err := l.pool.Begin(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: begin: %w", what, err)
+		}
+		defer rollback(ctx, tx)
+		if err := work(ctx, tx); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		if err := l.interrupt(ctx, "before commit"); err != nil {
+			return err
+		}
+		if err := tx.Commit(ctx); err != nil {
+			return fmt.Errorf("%s: commit: %w", what, err)
+		}
+		return l.interrupt(ctx, "after commit")
+	})
+}
+
+// rollback ends a transaction that was not committed, also after cancellation.
+func rollback(ctx context.Context, tx pgx.Tx) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
+	defer cancel()
+	_ = tx.Rollback(ctx) // after a commit it says so; after a lost connection there is nothing to end
+}

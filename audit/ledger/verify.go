@@ -1,0 +1,361 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"understudy/audit"
+)
+
+// Report is what Verify counted, and everything that did not add up.
+type Report struct {
+	Runs         int      `json:"runs"`
+	Episodes     int      `json:"episodes"`
+	Open         int      `json:"open"`         // episodes without a result yet
+	Dead         int      `json:"dead"`         // episodes given up
+	Undetermined int      `json:"undetermined"` // episodes that no answer can be had for
+	Samples      int      `json:"samples"`      // actions that were asked to be audited
+	Results      int      `json:"results"`      // actions that have a result
+	Pairs        int      `json:"pairs"`        // memberships of runs
+	Bodies       int      `json:"bodies"`
+	Duplicates   int      `json:"duplicates"`  // absorbed
+	Late         int      `json:"late"`        // results that came after their job was given up or sent again
+	Conflicts    int      `json:"conflicts"`   // results that disagree with the ledger's: to look at, not a fault of the ledger
+	Unpublished  int      `json:"unpublished"` // messages that wait for a relay
+	Findings     []string `json:"findings,omitempty"`
+}
+
+// Err is nil when everything adds up, else an error that lists the findings.
+func (r Report) Err() error {
+	if len(r.Findings) == 0 {
+		return nil
+	}
+	shown := r.Findings
+	if len(shown) > 20 {
+		shown = append(shown[:20:20], fmt.Sprintf("and %d more", len(r.Findings)-20))
+	}
+	return &audit.Error{
+		Code: audit.CodeInternal, Message: fmt.Sprintf("the ledger does not add up: %d findings: %s", len(r.Findings), strings.Join(shown, "; ")),
+		Hint: "keep the database as it is and report the findings",
+	}
+}
+
+// check is one claim about the ledger: its query returns one line for each thing
+// that breaks it.
+type check struct{ claim, sql string }
+
+func checks() []check {
+	return []check{
+		{"a finished episode holds as many actions as it says", `
+			SELECT format('episode %s of run %s says %s results, has %s', encode(e.id, 'hex'), e.run, e.results, count(a.key))
+			FROM episode e LEFT JOIN action a ON a.run = e.run AND a.episode = e.id
+			GROUP BY e.run, e.id HAVING e.results <> count(a.key)`},
+		{"a done episode with samples has results", `
+			SELECT format('episode %s of run %s is done without results', encode(id, 'hex'), run)
+			FROM episode WHERE state = 'done' AND samples > 0 AND results = 0`},
+		{"only a done episode has results", `
+			SELECT format('episode %s of run %s is %s with %s results', encode(id, 'hex'), run, state, results)
+			FROM episode WHERE state <> 'done' AND results > 0`},
+		{"a dead or undetermined episode has a letter that was not revived, and no other has", `
+			SELECT format('episode %s of run %s is %s with %s letters', encode(e.id, 'hex'), e.run, e.state, count(d.attempt))
+			FROM episode e LEFT JOIN dead_letter d ON d.run = e.run AND d.episode = e.id AND d.revived_at IS NULL
+			GROUP BY e.run, e.id HAVING (e.state IN ('dead', 'undetermined')) <> (count(d.attempt) > 0)`},
+		{"an open episode has the message of its attempt", `
+			SELECT format('episode %s of run %s is open without a message', encode(e.id, 'hex'), e.run)
+			FROM episode e WHERE e.state = 'open' AND NOT EXISTS (
+				SELECT FROM outbox o WHERE o.run = e.run AND o.episode = e.id AND o.topic = 'job' AND o.attempt = e.attempt)`},
+		{"an unpublished message belongs to an episode", `
+			SELECT format('message %s of run %s has no episode', o.id, o.run)
+			FROM outbox o WHERE o.published_at IS NULL AND NOT EXISTS (SELECT FROM episode e WHERE e.run = o.run AND e.id = o.episode)`},
+		{"an action has an episode and a stored result", `
+			SELECT format('action %s of episode %s of run %s has no %s', a.step, encode(a.episode, 'hex'), a.run,
+				CASE WHEN e.id IS NULL THEN 'episode' ELSE 'pair' END)
+			FROM action a
+			LEFT JOIN episode e ON e.run = a.run AND e.id = a.episode
+			LEFT JOIN pair p ON p.key = a.key AND p.result = a.result
+			WHERE e.id IS NULL OR p.key IS NULL`},
+		{"the keys of a run's actions are its pairs, each once", `
+			SELECT format('key %s of run %s is in %s', encode(coalesce(a.key, m.key), 'hex'), coalesce(a.run, m.run),
+				CASE WHEN m.key IS NULL THEN 'an action, but no member' ELSE 'the run, but in no action' END)
+			FROM (SELECT DISTINCT run, key FROM action) a
+			FULL JOIN run_pair m ON m.run = a.run AND m.key = a.key
+			WHERE a.key IS NULL OR m.key IS NULL`},
+		{"a member has its result", `
+			SELECT format('pair %s of run %s has no result', encode(m.key, 'hex'), m.run)
+			FROM run_pair m LEFT JOIN pair p ON p.key = m.key AND p.result = m.result WHERE p.key IS NULL`},
+		{"a stored pair belongs to a run", `
+			SELECT format('pair %s belongs to no run', encode(p.key, 'hex'))
+			FROM pair p WHERE NOT EXISTS (SELECT FROM action a WHERE a.key = p.key AND a.result = p.result)
+				AND NOT EXISTS (SELECT FROM dropped_pair d WHERE d.key = p.key AND d.result = p.result)`},
+		{"two results of one key are a known conflict, or an outage", `
+			SELECT format('key %s has two results, %s and %s, and no conflict says so', encode(p.key, 'hex'), encode(p.result, 'hex'), encode(o.result, 'hex'))
+			FROM pair p JOIN pair o ON o.key = p.key AND o.result > p.result
+			WHERE NOT p.outage AND NOT o.outage AND NOT EXISTS (
+				SELECT FROM audit_conflict c WHERE c.key = p.key AND c.result IN (p.result, o.result) AND c.stored IN (p.result, o.result))
+				AND NOT EXISTS (SELECT FROM dropped_pair d WHERE d.key = p.key)`},
+		{"a pair's bodies are there", `
+			SELECT format('body %s of pair %s is missing', encode(b.digest, 'hex'), encode(p.key, 'hex'))
+			FROM pair p
+			CROSS JOIN LATERAL (VALUES (p.arguments), (p.prompt), (p.rehearsal), (p.state_block), (p.recorded), (p.observation), (p.twin)) AS b (digest)
+			WHERE b.digest IS NOT NULL AND NOT EXISTS (SELECT FROM body s WHERE s.digest = b.digest)
+				AND NOT EXISTS (SELECT FROM dropped_pair d WHERE d.key = p.key)`},
+		{"a body is what its digest says", `
+			SELECT format('body %s of run %s holds other bytes', encode(digest, 'hex'), run)
+			FROM body WHERE NOT truncated AND sha256(content) <> digest`},
+		{"rollups, cells and leaves belong to a run", `
+			SELECT format('%s rows of run %s, which does not exist', what, run)
+			FROM (SELECT 'rollup' AS what, run FROM rollup UNION SELECT 'cell', run FROM cell UNION SELECT 'leaf', run FROM leaf
+				UNION SELECT 'outbox', run FROM outbox UNION SELECT 'action', run FROM action UNION SELECT 'body', run FROM body) AS t
+			WHERE NOT EXISTS (SELECT FROM run r WHERE r.id = t.run)`},
+		{"a kind of difference keeps as many samples as it has pairs, at most five", `
+			SELECT format('leaf %s of run %s has %s pairs and %s samples', l.id, l.run, l.pairs, count(s.slot))
+			FROM leaf l LEFT JOIN leaf_sample s ON s.leaf = l.id
+			GROUP BY l.id HAVING count(s.slot) <> least(l.pairs, 5)`},
+	}
+}
+
+// Verify recounts everything in one snapshot and reports what does not add up.
+// The error is only for a ledger that cannot be read. It may run beside
+// commits; it costs a scan of every table.
+func (l *Ledger) Verify(ctx context.Context) (Report, error) {
+	var report Report
+	err := retry(ctx, l.config.Retries, func() error {
+		report = Report{}
+		tx, err := l.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+		if err != nil {
+			return fmt.Errorf("verify: begin: %w", err)
+		}
+		defer rollback(ctx, tx)
+		if err := report.totals(ctx, tx); err != nil {
+			return err
+		}
+		for _, c := range checks() {
+			rows, err := tx.Query(ctx, c.sql)
+			if err != nil {
+				return fmt.Errorf("verify that %s: %w", c.claim, err)
+			}
+			findings, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			if err != nil {
+				return fmt.Errorf("verify that %s: %w", c.claim, err)
+			}
+			report.Findings = append(report.Findings, findings...)
+		}
+		return l.recount(ctx, tx, &report)
+	})
+	return report, infrastructure(err)
+}
+
+func (r *Report) totals(ctx context.Context, tx pgx.Tx) error {
+	err := tx.QueryRow(ctx, `
+		SELECT (SELECT count(*) FROM run), count(*), count(*) FILTER (WHERE state = 'open'), count(*) FILTER (WHERE state = 'dead'),
+			count(*) FILTER (WHERE state = 'undetermined'), coalesce(sum(samples), 0), (SELECT count(*) FROM action),
+			(SELECT count(*) FROM run_pair), (SELECT count(*) FROM body), coalesce(sum(duplicates), 0), coalesce(sum(late), 0),
+			(SELECT count(*) FROM audit_conflict), (SELECT count(*) FROM outbox WHERE published_at IS NULL)
+		FROM episode`).Scan(&r.Runs, &r.Episodes, &r.Open, &r.Dead, &r.Undetermined, &r.Samples, &r.Results, &r.Pairs, &r.Bodies,
+		&r.Duplicates, &r.Late, &r.Conflicts, &r.Unpublished)
+	if err != nil {
+		return fmt.Errorf("verify totals: %w", err)
+	}
+	return nil
+}
+
+// recount reads every member of every run and compares its counters, made anew
+// by the code that moves them, with those that are stored. It also checks that
+// each document still has the digest that its pair is stored under.
+func (l *Ledger) recount(ctx context.Context, tx pgx.Tx, report *Report) error {
+	rows, err := tx.Query(ctx, `SELECT id FROM run WHERE state <> 'dropping' ORDER BY id`)
+	if err != nil {
+		return fmt.Errorf("list runs: %w", err)
+	}
+	runs, err := pgx.CollectRows(rows, pgx.RowTo[int32])
+	if err != nil {
+		return fmt.Errorf("list runs: %w", err)
+	}
+	for _, run := range runs {
+		fresh, err := recountRun(ctx, tx, run, report)
+		if err != nil {
+			return err
+		}
+		if err := l.compareRollups(ctx, tx, run, fresh, report); err != nil {
+			return err
+		}
+		if err := compareCells(ctx, tx, run, fresh, report); err != nil {
+			return err
+		}
+		if err := compareLeaves(ctx, tx, run, fresh, report); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func recountRun(ctx context.Context, tx pgx.Tx, run int32, report *Report) (*counts, error) {
+	rows, err := tx.Query(ctx, `
+		SELECT p.key, p.result, p.doc, p.arguments, p.prompt, p.rehearsal, p.state_block, p.recorded, p.observation, p.twin,
+			p.environment, p.version, p.env_digest, p.tool, p.mode, p.canary, p.actual, p.rehearsed, p.masked,
+			m.prompt_group, CASE WHEN m.executed >= 0 THEN m.executed ELSE m.reported END, m.weight, m.repeats
+		FROM run_pair m JOIN pair p ON p.key = m.key AND p.result = m.result
+		WHERE m.run = $1`, run)
+	if err != nil {
+		return nil, fmt.Errorf("recount run %d: %w", run, err)
+	}
+	defer rows.Close()
+	fresh := newCounts()
+	for rows.Next() {
+		var (
+			d                      document
+			m                      member
+			key, result, envDigest []byte
+			digests                [7][]byte
+		)
+		err := rows.Scan(&key, &result, &d.doc, &digests[0], &digests[1], &digests[2], &digests[3], &digests[4], &digests[5], &digests[6],
+			&m.environment, &m.version, &envDigest, &m.tool, &m.mode, &m.canary, &m.actual, &m.rehearsed, &m.masked,
+			&m.group, &m.success, &m.weight, &m.repeats)
+		if err != nil {
+			return nil, fmt.Errorf("recount run %d: %w", run, err)
+		}
+		for i, b := range d.all() {
+			if digests[i] != nil {
+				b.digest = audit.Digest(digests[i])
+			}
+		}
+		d.extra = []byte(`{}`)
+		m.pair, m.envDigest = audit.Digest(key), string(envDigest)
+		if d.digest() != audit.Digest(result) {
+			report.find("pair %s holds another document than its digest says", m.pair)
+		}
+		p, err := d.pair()
+		if err != nil {
+			report.find("pair %s cannot be read: %v", m.pair, err)
+			continue
+		}
+		m.verdict, m.effects = &p.Verdict, effectCells(&p)
+		fresh.add(m)
+	}
+	return fresh, rows.Err()
+}
+
+func (r *Report) find(format string, args ...any) {
+	r.Findings = append(r.Findings, fmt.Sprintf(format, args...))
+}
+
+func (l *Ledger) compareRollups(ctx context.Context, tx pgx.Tx, run int32, fresh *counts, report *Report) error {
+	rows, err := tx.Query(ctx, `SELECT environment, version, env_digest, tool, mode, canary, success, prompt_group, pairs, `+l.rollup.sums+` FROM rollup WHERE run = $1`, run)
+	if err != nil {
+		return fmt.Errorf("read rollups of run %d: %w", run, err)
+	}
+	var (
+		k      rollupKey
+		digest []byte
+		pairs  int64
+		v      = make([]float64, 4*len(l.rollup.figures))
+		n      = make([]int64, len(l.rollup.figures))
+		dest   = []any{&k.environment, &k.version, &digest, &k.tool, &k.mode, &k.canary, &k.success, &k.group, &pairs}
+	)
+	for i := range n {
+		dest = append(dest, &n[i], &v[4*i+1], &v[4*i+2], &v[4*i+3])
+	}
+	_, err = pgx.ForEachRow(rows, dest, func() error {
+		k.envDigest = string(digest)
+		want, ok := fresh.rollups[k]
+		delete(fresh.rollups, k)
+		if !ok {
+			report.find("run %d: rollup of %s, group %s, counts %d pairs that are not there", run, k.tool, k.group, pairs)
+			return nil
+		}
+		if want.pairs != pairs {
+			report.find("run %d: rollup of %s, group %s, counts %d pairs, there are %d", run, k.tool, k.group, pairs, want.pairs)
+		}
+		for i, f := range l.rollup.figures {
+			m := want.figures[f]
+			if m == nil {
+				m = &moments{}
+			}
+			if float64(n[i]) != m.n || !near(v[4*i+1], m.w) || !near(v[4*i+2], m.x) || !near(v[4*i+3], m.xx) {
+				report.find("run %d: rollup of %s, group %s: %s is %d %g %g %g, recounted %g %g %g %g",
+					run, k.tool, k.group, f, n[i], v[4*i+1], v[4*i+2], v[4*i+3], m.n, m.w, m.x, m.xx)
+			}
+		}
+		return nil
+	})
+	for k, want := range fresh.rollups {
+		report.find("run %d: no rollup of %s, group %s, for %d pairs", run, k.tool, k.group, want.pairs)
+	}
+	return err
+}
+
+// near compares sums of doubles, whose last digits depend on their order.
+func near(a, b float64) bool {
+	return math.Abs(a-b) <= 1e-9*max(1, math.Abs(a), math.Abs(b))
+}
+
+func compareCells(ctx context.Context, tx pgx.Tx, run int32, fresh *counts, report *Report) error {
+	rows, err := tx.Query(ctx, `
+		SELECT environment, version, env_digest, tool, mode, canary, success, prompt_group, actual, rehearsed, masked, severity, cascaded, stratum,
+			n, weight, repeats, approximate, oversize, unobservable
+		FROM cell WHERE run = $1`, run)
+	if err != nil {
+		return fmt.Errorf("read cells of run %d: %w", run, err)
+	}
+	var (
+		k      cellKey
+		digest []byte
+		s      cellSums
+	)
+	dest := []any{
+		&k.environment, &k.version, &digest, &k.tool, &k.mode, &k.canary, &k.success, &k.group, &k.actual, &k.rehearsed, &k.masked, &k.severity, &k.cascaded, &k.stratum,
+		&s.n, &s.weight, &s.repeats, &s.approximate, &s.oversize, &s.unobservable,
+	}
+	_, err = pgx.ForEachRow(rows, dest, func() error {
+		k.envDigest = string(digest)
+		want, ok := fresh.cells[k]
+		delete(fresh.cells, k)
+		if !ok {
+			want = &cellSums{}
+		}
+		if !near(want.weight, s.weight) {
+			report.find("run %d: cell %s %s/%s weighs %g, recounted %g", run, k.tool, k.actual, k.rehearsed, s.weight, want.weight)
+		}
+		s.weight = want.weight
+		if *want != s {
+			report.find("run %d: cell %s %s/%s is %+v, recounted %+v", run, k.tool, k.actual, k.rehearsed, s, *want)
+		}
+		return nil
+	})
+	for k, want := range fresh.cells {
+		report.find("run %d: no cell %s %s/%s for %d pairs", run, k.tool, k.actual, k.rehearsed, want.n)
+	}
+	return err
+}
+
+func compareLeaves(ctx context.Context, tx pgx.Tx, run int32, fresh *counts, report *Report) error {
+	rows, err := tx.Query(ctx, `SELECT environment, version, tool, mode, part, pattern, kind, class, pairs, leaves, weight, severity FROM leaf WHERE run = $1`, run)
+	if err != nil {
+		return fmt.Errorf("read leaves of run %d: %w", run, err)
+	}
+	var (
+		k leafKey
+		s leafSums
+	)
+	dest := []any{&k.environment, &k.version, &k.tool, &k.mode, &k.part, &k.pattern, &k.kind, &k.class, &s.pairs, &s.leaves, &s.weight, &s.severity}
+	_, err = pgx.ForEachRow(rows, dest, func() error {
+		want, ok := fresh.leaves[k]
+		delete(fresh.leaves, k)
+		if !ok {
+			want = &leafSums{}
+		}
+		if want.pairs != s.pairs || want.leaves != s.leaves || want.severity != s.severity || !near(want.weight, s.weight) {
+			report.find("run %d: leaf %s %s %s: %d pairs, %d leaves, weight %g, S%d; recounted %d, %d, %g, S%d",
+				run, k.tool, k.pattern, k.kind, s.pairs, s.leaves, s.weight, s.severity, want.pairs, want.leaves, want.weight, want.severity)
+		}
+		return nil
+	})
+	for k, want := range fresh.leaves {
+		report.find("run %d: no leaf %s %s %s for %d pairs", run, k.tool, k.pattern, k.kind, want.pairs)
+	}
+	return err
+}
