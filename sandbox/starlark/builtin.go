@@ -31,6 +31,13 @@ func (d *Domain) predeclared() starlark.StringDict {
 	} {
 		scope[name] = starlark.NewBuiltin(name, f)
 	}
+	if d.Compat == CompatTau2 {
+		for name, f := range map[string]builtinFunc{
+			"hashable": builtinHashable, "lower": builtinPyLower, "py_type": builtinPyType, "checked": builtinChecked,
+		} {
+			scope[name] = starlark.NewBuiltin(name, f)
+		}
+	}
 	addGuarded(scope)
 	return scope
 }

@@ -2,7 +2,9 @@ package starlark
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"math/big"
 	"strconv"
 	"strings"
 
@@ -12,14 +14,16 @@ import (
 )
 
 // builtinCalculate is calculate(expression): arithmetic over decimals with
-// + - * / and parentheses, as text rounded to two digits. It is a parser of its
-// own: nothing is ever evaluated as code.
+// + - * / // ** and parentheses, as text rounded to two digits. It is a parser
+// of its own: nothing is ever evaluated as code. Integers are exact and the
+// failures are worded as CPython words them, because tau2-bench's calculator is
+// Python's eval behind a character filter.
 func builtinCalculate(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var expression string
 	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "expression", &expression); err != nil {
 		return nil, err
 	}
-	if strings.Trim(expression, "0123456789+-*/(). ") != "" && strings.IndexFunc(expression, outsideArithmetic) >= 0 {
+	if strings.ContainsFunc(expression, outsideArithmetic) {
 		return nil, &refusal{family: audit.SchemaInvalid, message: "Invalid characters in expression"}
 	}
 	v, err := calculate(expression)
@@ -31,113 +35,395 @@ func builtinCalculate(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tup
 
 func outsideArithmetic(r rune) bool { return !strings.ContainsRune("0123456789+-*/(). ", r) }
 
-var (
-	errArithmetic   = errors.New("invalid syntax")
-	errZeroDivision = errors.New("division by zero")
+// maxCalculation bounds the text; maxBits an integer on the way (a float ends at 1,024).
+const (
+	maxCalculation = 10_000
+	maxBits        = 1 << 16
+	maxNesting     = 90 // CPython gives up at about 100 in its parser
 )
 
-// calculator is a recursive-descent parser that evaluates as it reads.
-type calculator struct {
-	text  string
-	at    int
-	depth int
-}
-
 func calculate(text string) (float64, error) {
-	if len(text) > 10_000 {
-		return 0, errors.New("the expression is longer than 10,000 characters")
+	if len(text) > maxCalculation {
+		return 0, fmt.Errorf("the expression is longer than %d characters", maxCalculation)
 	}
-	c := calculator{text: text}
-	v, err := c.sum()
+	tokens, err := arithmeticTokens(strings.TrimLeft(text, " "))
 	if err != nil {
 		return 0, err
 	}
-	if c.peek() != 0 || math.IsInf(v, 0) || math.IsNaN(v) {
-		return 0, errArithmetic
+	if len(tokens) == 0 {
+		return 0, syntaxError("invalid syntax", 0)
 	}
-	return v, nil
+	c := calculator{tokens: tokens}
+	v, err := c.sum()
+	if err == nil && c.at < len(c.tokens) {
+		err = c.unexpected()
+	}
+	if err != nil {
+		return 0, err
+	}
+	if v.failed != nil { // what is wrong with the value comes after what is wrong with the text
+		return 0, v.failed
+	}
+	return v.number()
 }
 
-// peek is the next character that is not a space, or 0.
-func (c *calculator) peek() byte {
-	for c.at < len(c.text) && c.text[c.at] == ' ' {
-		c.at++
-	}
-	if c.at == len(c.text) {
-		return 0
-	}
-	return c.text[c.at]
+func syntaxError(what string, line int) error {
+	return fmt.Errorf("%s (<string>, line %d)", what, line)
 }
 
-func (c *calculator) sum() (float64, error) {
+// arithmeticTokens splits the text into numbers, operators and parentheses.
+func arithmeticTokens(text string) ([]string, error) {
+	var tokens []string
+	var open int
+	for i := 0; i < len(text); {
+		n := 1
+		switch c := text[i]; {
+		case c == ' ':
+			i++
+			continue
+		case c >= '0' && c <= '9', c == '.' && i+1 < len(text) && text[i+1] >= '0' && text[i+1] <= '9':
+			n = numberLength(text[i:])
+			if s := text[i : i+n]; len(s) > 1 && s[0] == '0' && !strings.Contains(s, ".") && strings.Trim(s, "0") != "" {
+				return nil, syntaxError("leading zeros in decimal integer literals are not permitted; use an 0o prefix for octal integers", 1)
+			}
+		case (c == '*' || c == '/') && i+1 < len(text) && text[i+1] == c:
+			n = 2
+		case c == '(':
+			open++
+		case c == ')':
+			if open--; open < 0 {
+				return nil, syntaxError("unmatched ')'", 1)
+			}
+		}
+		tokens = append(tokens, text[i:i+n])
+		i += n
+	}
+	if open > 0 {
+		return nil, syntaxError("'(' was never closed", 1)
+	}
+	return tokens, nil
+}
+
+// numberLength is the length of the number at the start of text.
+func numberLength(text string) int {
+	n := 0
+	for dots := 0; n < len(text); n++ {
+		if text[n] == '.' {
+			if dots++; dots > 1 {
+				break
+			}
+		} else if text[n] < '0' || text[n] > '9' {
+			break
+		}
+	}
+	return n
+}
+
+// operand is a Python value: an integer, a float, an empty tuple, or the failure
+// of the operation that would have made it.
+type operand struct {
+	integer *big.Int
+	float   float64
+	tuple   bool
+	failed  error
+}
+
+func failed(text string) operand { return operand{failed: errors.New(text)} }
+
+func (o operand) kind() string {
+	switch {
+	case o.tuple:
+		return "tuple"
+	case o.integer != nil:
+		return "int"
+	default:
+		return "float"
+	}
+}
+
+// number is Python's float(o).
+func (o operand) number() (float64, error) {
+	switch {
+	case o.tuple:
+		return 0, errors.New("float() argument must be a string or a real number, not 'tuple'")
+	case o.integer == nil:
+		return o.float, nil
+	}
+	f, _ := new(big.Float).SetInt(o.integer).Float64()
+	if math.IsInf(f, 0) {
+		return 0, errors.New("int too large to convert to float")
+	}
+	return f, nil
+}
+
+// calculator is a recursive-descent parser that evaluates as it reads.
+type calculator struct {
+	tokens []string
+	at     int
+	depth  int // of unary operators and parentheses
+	parens int
+}
+
+func (c *calculator) peek() string {
+	if c.at < len(c.tokens) {
+		return c.tokens[c.at]
+	}
+	return ""
+}
+
+// unexpected is the syntax error at the current token. Inside parentheses two
+// adjacent operands look to CPython like a tuple without its comma.
+func (c *calculator) unexpected() error {
+	if next := c.peek(); c.parens > 0 && c.at > 0 && next != "" && isDigitOrDot(next[0]) && (isDigitOrDot(c.tokens[c.at-1][0]) || c.tokens[c.at-1] == ")") {
+		return syntaxError("invalid syntax. Perhaps you forgot a comma?", 1)
+	}
+	return syntaxError("invalid syntax", 1)
+}
+
+func isDigitOrDot(c byte) bool { return c >= '0' && c <= '9' || c == '.' }
+
+func (c *calculator) sum() (operand, error) {
 	v, err := c.product()
-	for err == nil {
+	for err == nil && (c.peek() == "+" || c.peek() == "-") {
 		op := c.peek()
-		if op != '+' && op != '-' {
-			break
-		}
 		c.at++
-		var w float64
-		if w, err = c.product(); op == '-' {
-			w = -w
-		}
-		v += w
+		var w operand
+		w, err = c.product()
+		v = binary(op, v, w)
 	}
 	return v, err
 }
 
-func (c *calculator) product() (float64, error) {
+func (c *calculator) product() (operand, error) {
 	v, err := c.factor()
-	for err == nil {
+	for err == nil && (c.peek() == "*" || c.peek() == "/" || c.peek() == "//") {
 		op := c.peek()
-		if op != '*' && op != '/' {
-			break
-		}
 		c.at++
-		var w float64
+		var w operand
 		w, err = c.factor()
-		switch {
-		case err != nil:
-		case op == '*':
-			v *= w
-		case w == 0:
-			err = errZeroDivision
-		default:
-			v /= w
-		}
+		v = binary(op, v, w)
 	}
 	return v, err
 }
 
-func (c *calculator) factor() (float64, error) {
-	if c.depth++; c.depth > 200 {
-		return 0, errors.New("too many nested parentheses")
+// factor is a signed power: -2**2 is -(2**2), and 2**-1 has a signed exponent.
+func (c *calculator) factor() (operand, error) {
+	if c.depth++; c.depth > maxNesting {
+		return operand{}, errors.New("too many nested parentheses (<string>, line 1)")
 	}
 	defer func() { c.depth-- }()
-	switch b := c.peek(); {
-	case b == '-' || b == '+':
+	if op := c.peek(); op == "-" || op == "+" {
 		c.at++
 		v, err := c.factor()
-		if b == '-' {
-			v = -v
-		}
-		return v, err
-	case b == '(':
+		return unary(op, v), err
+	}
+	v, err := c.call()
+	if err == nil && c.peek() == "**" {
 		c.at++
+		var w operand
+		w, err = c.factor()
+		v = binary("**", v, w)
+	}
+	return v, err
+}
+
+// call is an atom and the parentheses that follow it, which Python reads as a call.
+func (c *calculator) call() (operand, error) {
+	v, err := c.atom()
+	for err == nil && c.peek() == "(" {
+		var w operand
+		if w, err = c.atom(); err == nil && v.failed == nil {
+			if v = failed("'" + v.kind() + "' object is not callable"); w.failed != nil {
+				v = w
+			}
+		}
+	}
+	return v, err
+}
+
+func (c *calculator) atom() (operand, error) {
+	token := c.peek()
+	switch {
+	case token == "(":
+		c.at++
+		if c.peek() == ")" {
+			c.at++
+			return operand{tuple: true}, nil
+		}
+		c.parens++
 		v, err := c.sum()
-		if err == nil && c.peek() != ')' {
-			err = errArithmetic
+		if err == nil && c.peek() != ")" {
+			err = c.unexpected()
 		}
+		c.parens--
 		c.at++
 		return v, err
+	case token == "" || !isDigitOrDot(token[0]) || token == ".":
+		return operand{}, c.unexpected()
 	}
-	start := c.at
-	for c.at < len(c.text) && (c.text[c.at] >= '0' && c.text[c.at] <= '9' || c.text[c.at] == '.') {
-		c.at++
+	c.at++
+	if !strings.Contains(token, ".") {
+		i, _ := new(big.Int).SetString(token, 10) // digits alone
+		return operand{integer: i}, nil
 	}
-	v, err := strconv.ParseFloat(c.text[start:c.at], 64)
+	f, err := strconv.ParseFloat(token, 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
+		return operand{}, c.unexpected()
+	}
+	return operand{float: f}, nil
+}
+
+func unary(op string, v operand) operand {
+	switch {
+	case v.failed != nil || op == "+" && !v.tuple:
+		return v
+	case v.tuple:
+		return failed("bad operand type for unary " + op + ": 'tuple'")
+	case v.integer != nil:
+		return operand{integer: new(big.Int).Neg(v.integer)}
+	default:
+		return operand{float: -v.float}
+	}
+}
+
+func binary(op string, v, w operand) operand {
+	switch {
+	case v.failed != nil:
+		return v
+	case w.failed != nil:
+		return w
+	case v.tuple || w.tuple:
+		return tupleOperation(op, v, w)
+	case v.integer != nil && w.integer != nil:
+		return integerOperation(op, v.integer, w.integer)
+	}
+	x, err := v.number()
 	if err != nil {
-		return 0, errArithmetic
+		return operand{failed: err}
 	}
-	return v, nil
+	y, err := w.number()
+	if err != nil {
+		return operand{failed: err}
+	}
+	return floatOperation(op, x, y)
+}
+
+func tupleOperation(op string, v, w operand) operand {
+	switch {
+	case op == "+" && v.tuple && w.tuple, op == "*" && v.kind() != w.kind() && (v.integer != nil || w.integer != nil):
+		return operand{tuple: true}
+	case op == "+" && v.tuple:
+		return failed(fmt.Sprintf(`can only concatenate tuple (not "%s") to tuple`, w.kind()))
+	case op == "*":
+		other := w.kind()
+		if v.kind() == "float" {
+			other = "float"
+		}
+		return failed(fmt.Sprintf("can't multiply sequence by non-int of type '%s'", other))
+	case op == "**":
+		op = "** or pow()"
+	}
+	return failed(fmt.Sprintf("unsupported operand type(s) for %s: '%s' and '%s'", op, v.kind(), w.kind()))
+}
+
+func integerOperation(op string, x, y *big.Int) operand {
+	if x.BitLen()+y.BitLen() > maxBits {
+		return failed("int too large to convert to float")
+	}
+	z := new(big.Int)
+	switch op {
+	case "+":
+		return operand{integer: z.Add(x, y)}
+	case "-":
+		return operand{integer: z.Sub(x, y)}
+	case "*":
+		return operand{integer: z.Mul(x, y)}
+	case "**":
+		return integerPower(x, y)
+	}
+	if y.Sign() == 0 {
+		if op == "//" {
+			return failed("integer division or modulo by zero")
+		}
+		return failed("division by zero")
+	}
+	if op == "//" {
+		rest := new(big.Int)
+		if z.QuoRem(x, y, rest); rest.Sign() != 0 && rest.Sign() != y.Sign() {
+			z.Sub(z, big.NewInt(1))
+		}
+		return operand{integer: z}
+	}
+	f, _ := new(big.Rat).SetFrac(x, y).Float64()
+	if math.IsInf(f, 0) {
+		return failed("integer division result too large for a float")
+	}
+	return operand{float: f}
+}
+
+func integerPower(x, y *big.Int) operand {
+	switch {
+	case y.Sign() < 0 && x.Sign() == 0:
+		return failed("0.0 cannot be raised to a negative power")
+	case y.Sign() < 0:
+		fx, _ := new(big.Float).SetInt(x).Float64()
+		fy, _ := new(big.Float).SetInt(y).Float64()
+		return floatOperation("**", fx, fy)
+	case x.BitLen() > 1 && (!y.IsInt64() || y.Int64() > maxBits || int64(x.BitLen())*y.Int64() > maxBits):
+		return failed("int too large to convert to float")
+	case x.BitLen() <= 1 && y.Sign() > 0: // 0, 1 and -1 need no multiplication
+		if x.Sign() < 0 && y.Bit(0) == 0 {
+			return operand{integer: big.NewInt(1)}
+		}
+		return operand{integer: x}
+	}
+	return operand{integer: new(big.Int).Exp(x, y, nil)}
+}
+
+func floatOperation(op string, x, y float64) operand {
+	switch op {
+	case "+":
+		return operand{float: x + y}
+	case "-":
+		return operand{float: x - y}
+	case "*":
+		return operand{float: x * y}
+	case "/":
+		if y == 0 {
+			return failed("float division by zero")
+		}
+		return operand{float: x / y}
+	case "//":
+		if y == 0 {
+			return failed("float floor division by zero")
+		}
+		return operand{float: floorDivide(x, y)}
+	}
+	z := math.Pow(x, y)
+	switch {
+	case x == 0 && y < 0:
+		return failed("0.0 cannot be raised to a negative power")
+	case x < 0 && y != math.Trunc(y) && !math.IsInf(x, 0):
+		return failed("float() argument must be a string or a real number, not 'complex'")
+	case math.IsInf(z, 0) && !math.IsInf(x, 0) && !math.IsInf(y, 0):
+		return failed("(34, 'Numerical result out of range')")
+	}
+	return operand{float: z}
+}
+
+// floorDivide is Python's x // y: computed from the exact remainder.
+func floorDivide(x, y float64) float64 {
+	rest := math.Mod(x, y)
+	quotient := (x - rest) / y
+	if rest != 0 && (rest < 0) != (y < 0) {
+		quotient--
+	}
+	if quotient == 0 {
+		return math.Copysign(0, x/y)
+	}
+	floor := math.Floor(quotient)
+	if quotient-floor > 0.5 {
+		floor++
+	}
+	return floor
 }

@@ -55,7 +55,7 @@ func Load(fsys fs.FS, dir string, opts Options) (*Domain, error) {
 	if err != nil {
 		return nil, err
 	}
-	sources, err := readSources(fsys, dir, m)
+	sources, err := readSources(fsys, dir, m, opts.Compat)
 	if err != nil {
 		return nil, err
 	}
@@ -124,9 +124,11 @@ func (d *Domain) Label() string {
 
 // Tools lists the declared tools in the order of declaration.
 func (d *Domain) Tools() []audit.Tool {
-	tools := make([]audit.Tool, len(d.tools))
-	for i, t := range d.tools {
-		tools[i] = t.Tool
+	tools := make([]audit.Tool, 0, len(d.tools))
+	for _, t := range d.tools {
+		if t.Role != roleSetup {
+			tools = append(tools, t.Tool)
+		}
 	}
 	return tools
 }

@@ -80,7 +80,7 @@ func (d *Domain) transact(ctx context.Context, root *state.Object, t *toolDef, k
 // says why the call is invalid.
 func (d *Domain) admit(call audit.Call) (*toolDef, []starlark.Tuple, *refusal) {
 	t := d.byName[call.Tool]
-	if t == nil || call.Role != "" && call.Role != t.Role {
+	if t == nil || call.Role != t.Role && (call.Role != "" || t.Role == roleSetup) {
 		return nil, nil, d.unknownTool(call)
 	}
 	args, bad := d.decodeArguments(call.Arguments)
@@ -147,6 +147,10 @@ func (d *Domain) encode(v starlark.Value) ([]byte, error) {
 func (d *Domain) answerFailure(obs *audit.Observation, err error) {
 	if e, ok := asRefusal(err); ok {
 		d.answerError(obs, audit.StatusRefused, e)
+		return
+	}
+	if text, ok := d.pythonFailure(err); ok {
+		d.answerError(obs, audit.StatusRefused, &refusal{family: audit.Internal, message: text})
 		return
 	}
 	d.answerError(obs, audit.StatusFault, &refusal{family: audit.Internal, message: faultText(err)})

@@ -19,7 +19,9 @@ type Manifest struct {
 	Description string            `yaml:"description"`
 	Versions    map[string]string `yaml:"versions"` // label → what changed
 	Files       []string          `yaml:"files"`    // in scope order; default: state.star, domain.star, tasks.star
-	Tasks       int               `yaml:"tasks"`    // how many tasks the default list has; default 40
+	// CompatFiles replaces Files under a compat mode.
+	CompatFiles map[string][]string `yaml:"compat_files"`
+	Tasks       int                 `yaml:"tasks"` // how many tasks the default list has; default 40
 	// Python names the class whose TypeErrors compat mode tau2 quotes, by role.
 	Python map[string]string `yaml:"python_class"`
 	// StateSchema is a JSON Schema file that every committed state must satisfy.
@@ -58,8 +60,11 @@ func readManifest(fsys fs.FS, dir string) (Manifest, []byte, error) {
 }
 
 // readSources reads the domain's Starlark files in scope order.
-func readSources(fsys fs.FS, dir string, m Manifest) ([]source, error) {
+func readSources(fsys fs.FS, dir string, m Manifest, compat string) ([]source, error) {
 	files := m.Files
+	if own := m.CompatFiles[compat]; len(own) > 0 {
+		files = own
+	}
 	if len(files) == 0 {
 		files = []string{"state.star", "domain.star", "tasks.star"}
 	}

@@ -12,6 +12,9 @@ import (
 	"understudy/sandbox/state"
 )
 
+// roleSetup is the role of what prepares a task: no agent sees or may call it.
+const roleSetup = "setup"
+
 // toolDef is a declared tool with its handler.
 type toolDef struct {
 	audit.Tool
@@ -27,21 +30,24 @@ type probeDef struct {
 	args *state.Object
 }
 
-// builtinTool is tool(fn, doc, params, effect, role, errors, echo, probes).
+// builtinTool is tool(fn, doc, params, effect, role, errors, echo, probes, name).
 func (d *Domain) builtinTool(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var fn *starlark.Function
 	var params, echo *starlark.Dict
 	var errs, probes *starlark.List
-	doc, effect, role := "", string(audit.Read), "assistant"
+	doc, effect, role, name := "", string(audit.Read), "assistant", ""
 	err := starlark.UnpackArgs(b.Name(), args, kwargs, "fn", &fn, "doc?", &doc, "params?", &params, "effect?", &effect,
-		"role?", &role, "errors?", &errs, "echo?", &echo, "probes?", &probes)
+		"role?", &role, "errors?", &errs, "echo?", &echo, "probes?", &probes, "name?", &name)
 	if err != nil {
 		return nil, err
 	}
 	if doc == "" {
 		doc = strings.TrimSpace(fn.Doc())
 	}
-	t := &toolDef{fn: fn, Tool: audit.Tool{Name: fn.Name(), Description: doc, Effect: audit.Effect(effect), Role: role}}
+	if name == "" {
+		name = fn.Name()
+	}
+	t := &toolDef{fn: fn, Tool: audit.Tool{Name: name, Description: doc, Effect: audit.Effect(effect), Role: role}}
 	if t.params, err = objectType(params, nil); err != nil {
 		return nil, err
 	}
@@ -65,8 +71,8 @@ func (d *Domain) declare(t *toolDef) error {
 		return fmt.Errorf("tool %s is declared twice", t.Name)
 	case t.Effect != audit.Read && t.Effect != audit.Write:
 		return fmt.Errorf("tool %s: effect is read or write, not %q", t.Name, t.Effect)
-	case t.Role != "assistant" && t.Role != "user":
-		return fmt.Errorf("tool %s: role is assistant or user, not %q", t.Name, t.Role)
+	case t.Role != "assistant" && t.Role != "user" && t.Role != roleSetup:
+		return fmt.Errorf("tool %s: role is assistant, user or setup, not %q", t.Name, t.Role)
 	case t.fn.NumParams() == 0:
 		return fmt.Errorf("tool %s: its first parameter must be the state: def %s(db, ...)", t.Name, t.Name)
 	}
