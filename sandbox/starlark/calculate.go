@@ -35,10 +35,10 @@ func builtinCalculate(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tup
 
 func outsideArithmetic(r rune) bool { return !strings.ContainsRune("0123456789+-*/(). ", r) }
 
-// maxCalculation bounds the text; maxBits an integer on the way (a float ends at 1,024).
+// maxCalculation bounds the text; maxIntegerBits an integer on the way (a float ends at 1,024).
 const (
 	maxCalculation = 10_000
-	maxBits        = 1 << 16
+	maxIntegerBits        = 1 << 16
 	maxNesting     = 90 // CPython gives up at about 100 in its parser
 )
 
@@ -327,7 +327,7 @@ func tupleOperation(op string, v, w operand) operand {
 }
 
 func integerOperation(op string, x, y *big.Int) operand {
-	if x.BitLen()+y.BitLen() > maxBits {
+	if x.BitLen()+y.BitLen() > maxIntegerBits {
 		return failed("int too large to convert to float")
 	}
 	z := new(big.Int)
@@ -369,7 +369,7 @@ func integerPower(x, y *big.Int) operand {
 		fx, _ := new(big.Float).SetInt(x).Float64()
 		fy, _ := new(big.Float).SetInt(y).Float64()
 		return floatOperation("**", fx, fy)
-	case x.BitLen() > 1 && (!y.IsInt64() || y.Int64() > maxBits || int64(x.BitLen())*y.Int64() > maxBits):
+	case x.BitLen() > 1 && (!y.IsInt64() || y.Int64() > maxIntegerBits || int64(x.BitLen())*y.Int64() > maxIntegerBits):
 		return failed("int too large to convert to float")
 	case x.BitLen() <= 1 && y.Sign() > 0: // 0, 1 and -1 need no multiplication
 		if x.Sign() < 0 && y.Bit(0) == 0 {
