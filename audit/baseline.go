@@ -32,12 +32,12 @@ func (b *Baselines) Version() int64 {
 
 // Of is the baseline of a tool's pairs with that real outcome: the mean φ,
 // shrunk towards the outcome's mean over all tools, and that towards 0.5.
-func (b *Baselines) Of(tool string, real Outcome) float64 {
+func (b *Baselines) Of(tool string, truth Outcome) float64 {
 	if b == nil {
 		return priorPhi
 	}
 	at := priorPhi
-	for _, key := range []baselineKey{{}, {outcome: real.Label()}, {tool, real.Label()}} {
+	for _, key := range []baselineKey{{}, {outcome: truth.Label()}, {tool, truth.Label()}} {
 		m := b.means[key]
 		at = (m.sum + priorStrength*at) / (m.n + priorStrength)
 	}

@@ -43,8 +43,8 @@ const (
 )
 
 // ConfusionCounter counts pairs with that real and that rehearsed outcome label.
-func ConfusionCounter(real, rehearsed string) Counter {
-	return Counter("confusion/" + real + "/" + rehearsed)
+func ConfusionCounter(truth, rehearsed string) Counter {
+	return Counter("confusion/" + truth + "/" + rehearsed)
 }
 
 // MaskedCounter counts masked pairs of one reason; x = 1 + repeats.

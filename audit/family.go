@@ -2,6 +2,7 @@ package audit
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"strconv"
 	"strings"
@@ -23,9 +24,7 @@ type textRule struct {
 // With returns the table with further codes and text rules in front of its own.
 func (t Inference) With(codes map[string]Family, texts []TextRule) (Inference, error) {
 	merged := Inference{codes: make(map[string]Family, len(t.codes)+len(codes))}
-	for code, family := range t.codes {
-		merged.codes[code] = family
-	}
+	maps.Copy(merged.codes, t.codes)
 	for code, family := range codes {
 		merged.codes[normalCode(code)] = family
 	}

@@ -57,11 +57,11 @@ func (c Components) Phi() float64 {
 
 // OutcomeGrade is g: how much of φ the rehearsed outcome leaves. A success of
 // the other kind (ok for ok_empty) has the right class, as a wrong family has.
-func OutcomeGrade(real, rehearsed Outcome) float64 {
+func OutcomeGrade(truth, rehearsed Outcome) float64 {
 	switch {
-	case real == rehearsed:
+	case truth == rehearsed:
 		return 1
-	case real.IsError() == rehearsed.IsError():
+	case truth.IsError() == rehearsed.IsError():
 		return 0.5
 	case rehearsed.IsError():
 		return 0.25

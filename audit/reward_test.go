@@ -9,13 +9,13 @@ import (
 	"understudy/audit"
 )
 
-func scored(tool string, real, rehearsed audit.Outcome, phi float64) audit.Pair {
+func scored(tool string, truth, rehearsed audit.Outcome, phi float64) audit.Pair {
 	return audit.Pair{
 		Episode: "e", Policy: "p", Mode: audit.Open, Effect: audit.Read,
 		Action: audit.Action{Call: audit.Call{Tool: tool}},
 		Verdict: audit.Verdict{
-			Real: real, Rehearsed: rehearsed,
-			FalseSuccess: real.IsError() && !rehearsed.IsError(),
+			Real: truth, Rehearsed: rehearsed,
+			FalseSuccess: truth.IsError() && !rehearsed.IsError(),
 			Scores:       audit.Scores{Valid: true, Phi: &phi},
 		},
 	}
@@ -30,9 +30,9 @@ func failed(family audit.Family) audit.Outcome {
 func TestOutcomeGrade(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		real, rehearsed audit.Outcome
-		want            float64
-		reason          string
+		truth, rehearsed audit.Outcome
+		want             float64
+		reason           string
 	}{
 		{ok(), ok(), 1, "match"},
 		{failed(audit.NotFound), failed(audit.NotFound), 1, "same family"},
@@ -42,8 +42,8 @@ func TestOutcomeGrade(t *testing.T) {
 		{failed(audit.NotFound), ok(), 0, "false success earns nothing"},
 		{failed(audit.NotFound), audit.Outcome{Class: audit.OKEmpty}, 0, "an empty success is a success"},
 	} {
-		if got := audit.OutcomeGrade(tc.real, tc.rehearsed); got != tc.want {
-			t.Errorf("OutcomeGrade(%v, %v) = %v, want %v: %s", tc.real, tc.rehearsed, got, tc.want, tc.reason)
+		if got := audit.OutcomeGrade(tc.truth, tc.rehearsed); got != tc.want {
+			t.Errorf("OutcomeGrade(%v, %v) = %v, want %v: %s", tc.truth, tc.rehearsed, got, tc.want, tc.reason)
 		}
 	}
 }

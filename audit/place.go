@@ -1,0 +1,390 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"understudy/audit/diff"
+)
+
+// Place is where in an episode the next action is audited: sandbox sessions in
+// the exact pre-state, the history that REHEARSE is shown, and what earlier
+// pairs decided. It belongs to one goroutine.
+type Place struct {
+	auditor *Auditor
+	episode *Episode
+	rules   *Rules
+	info    EnvironmentInfo
+	tools   []Tool
+
+	session   Session // nil: the reference answers are the recorded ones
+	twin      Session // second copy of the world, nil where the environment is deterministic
+	foreign   Session // somebody else on the same shared state
+	initial   Digest  // of the start
+	trail     Digest  // of the calls so far
+	said      Digest  // of the calls and the rehearsed answers so far
+	history   []Turn
+	ids       *diff.Bijection // rehearsed ids to real ones, of an open episode
+	idsBefore *diff.Bijection // the same before the current action
+
+	forked bool       // an earlier answer was S3 or worse
+	mask   MaskReason // from here on nothing can be judged
+	detail string
+	held   bool // every action so far was executed: terminal checks are about this episode
+}
+
+// sighting is what the sandbox showed of one call.
+type sighting struct {
+	observation *Observation
+	twin        *Observation
+	state       StateFunc // before the call
+	before      []read    // the probes' answers before the call
+	claim       *claim    // by probes
+	reads       cells     // what the probes saw change
+	mask        MaskReason
+	detail      string
+	flags       []string
+}
+
+// open brings an episode's place to its first action.
+func (a *Auditor) open(ctx context.Context, ep *Episode, steps []Planned) (*Place, error) {
+	initial, err := startDigest(ep.Start)
+	if err != nil {
+		return nil, err
+	}
+	at := &Place{auditor: a, episode: ep, initial: initial, ids: &diff.Bijection{}, held: true}
+	if ep.Environment == "" {
+		at.rules = a.rulesOf("")
+		return at, nil
+	}
+	if a.config.Opener == nil {
+		return nil, &Error{Code: CodeInvalid, Message: "no environments to find " + strconv.Quote(ep.Environment) + " among", Hint: "configure an opener"}
+	}
+	env, err := a.config.Opener.Environment(ctx, ep.Environment)
+	if err != nil {
+		return at.unavailable(ctx, ep.Environment, err)
+	}
+	at.info = env.Info()
+	at.rules = a.rulesOf(at.info.Name)
+	if at.tools, err = env.Tools(ctx); err != nil {
+		return at.unavailable(ctx, ep.Environment, err)
+	}
+	if err := at.openSessions(ctx, env, steps); err != nil {
+		at.close()
+		return at.unavailable(ctx, ep.Environment, err)
+	}
+	return at, nil
+}
+
+// unavailable masks an episode whose environment does not answer. What is the
+// caller's fault (an unknown name, an impossible start) stays an error.
+func (at *Place) unavailable(ctx context.Context, name string, err error) (*Place, error) {
+	switch ErrorCode(err) {
+	case CodeInvalid, CodeNotFound, CodeConflict, CodeLimit:
+		return nil, err
+	case CodeUnauthorized, CodeForbidden, CodeInfrastructure, CodeInternal:
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	at.session, at.twin, at.foreign = nil, nil, nil
+	at.info.Name = name
+	if at.rules == nil {
+		at.rules = at.auditor.rulesOf(name)
+	}
+	at.stop(MaskSandboxUnavailable, err.Error())
+	return at, nil
+}
+
+// openSessions resumes a kept session of the same prefix, or opens new ones.
+func (at *Place) openSessions(ctx context.Context, env Environment, steps []Planned) error {
+	start := at.episode.Start
+	shared := start.Shared != ""
+	if shared {
+		start.Shared += "#" + strconv.FormatInt(at.auditor.sessions.shares.Add(1), 10) // two audits of one episode must not meet
+	}
+	twins := !at.info.Deterministic && !at.auditor.config.NoTwins && !shared
+	if !shared && !twins && at.resume(steps) {
+		return nil
+	}
+	var err error
+	if at.session, err = env.Open(ctx, start); err != nil {
+		return err
+	}
+	if shared {
+		at.foreign, err = env.Open(ctx, start)
+		return err
+	}
+	if !twins {
+		return nil
+	}
+	other := start // another clock and another seed: what differs now is noise
+	other.Seed ^= 0x9E3779B97F4A7C15
+	if !other.Clock.IsZero() {
+		other.Clock = other.Clock.AddDate(0, 0, 1)
+	}
+	at.twin, err = env.Open(ctx, other)
+	return err
+}
+
+// stop masks everything from here on.
+func (at *Place) stop(reason MaskReason, detail string) {
+	if at.mask == "" {
+		at.mask, at.detail = reason, detail
+	}
+	at.held = false
+}
+
+// tool finds the declaration of a tool; one that the environment lacks has an
+// unknown effect.
+func (at *Place) tool(name string) Tool {
+	for i := range at.tools {
+		if at.tools[i].Name == name {
+			return at.tools[i]
+		}
+	}
+	return Tool{Name: name, Effect: UnknownEffect}
+}
+
+// pairs makes the pairs of an action, with their keys, before anything of it is
+// rehearsed or executed.
+func (at *Place) pairs(action *Planned) []Pair {
+	if action.replay {
+		return nil
+	}
+	tool := at.tool(action.call.Tool)
+	pairs := make([]Pair, len(action.samples))
+	for i, sample := range action.samples {
+		pairs[i] = at.pair(sample, action.digest, tool.Effect)
+		pairs[i].Repeats = action.repeats
+		pairs[i].Verdict.Flags = slices.Clone(action.flags)
+		if action.draws != nil && !action.draws[i] {
+			pairs[i].Verdict.mask(MaskNotSampled, "")
+		}
+	}
+	return pairs
+}
+
+func (at *Place) pair(action Action, call Digest, effect Effect) Pair {
+	ep := at.episode
+	mode := ep.Mode
+	if mode == "" {
+		mode = Forced
+	}
+	id := Identity{
+		Policy: policyDigest(ep), Prompt: promptDigest(ep, &action), Initial: at.initial, History: at.trail,
+		Action: call, Mode: mode, Environment: at.info.Name, Version: at.info.Digest, Rules: at.rules.Digest(),
+		Episode: ep.ID, Sample: action.Sample, Probe: action.Probe,
+	}
+	return Pair{
+		Key: id.Key(), Episode: ep.ID, PromptGroup: ep.PromptGroup, Policy: ep.Policy, Checkpoint: ep.Checkpoint,
+		Environment: at.info.Name, Version: at.info.Version, EnvDigest: at.info.Digest, Mode: mode,
+		Action: action, Effect: effect, Success: ep.Success, Verdict: Verdict{Rules: at.rules.Digest()},
+	}
+}
+
+// skip deals with an action that is not judged: one that only leads to a later
+// state, one that cannot be judged any more, one that was not drawn. The state
+// behind it is reached all the same where that is possible.
+func (at *Place) skip(ctx context.Context, action *Planned, pairs []Pair) (bool, error) {
+	reason, detail := at.mask, at.detail
+	switch {
+	case reason != "":
+	case action.mask != "":
+		reason, detail = action.mask, action.detail
+	case action.replay:
+	case !action.drawn():
+		reason = MaskNotSampled
+	default:
+		return false, nil
+	}
+	for i := range pairs {
+		pairs[i].Verdict.mask(reason, detail)
+	}
+	if reason == MaskHistory {
+		at.stop(reason, detail)
+	}
+	if at.mask != "" {
+		return true, nil
+	}
+	seen, err := at.execute(ctx, action)
+	if err != nil {
+		return true, fmt.Errorf("reach step %d of episode %s: %w", action.Step()+1, at.episode.ID, err)
+	}
+	at.advance(action, nil, &seen)
+	return true, nil
+}
+
+// advance moves the place behind an action that was executed.
+func (at *Place) advance(action *Planned, pairs []Pair, seen *sighting) {
+	at.trail = extend(at.trail, action.digest)
+	first := &action.samples[0]
+	answer := []byte(nil)
+	if seen.observation != nil {
+		answer = seen.observation.Raw
+	}
+	if at.episode.Mode == Open {
+		if len(pairs) > 0 {
+			first = &pairs[0].Action
+			at.fork(pairs)
+		}
+		if first.Rehearsal != nil && first.Rehearsal.Unavailable == "" {
+			answer = first.Rehearsal.Raw
+		}
+	}
+	at.said = extend(extend(at.said, action.digest), sha256.Sum256(answer))
+	if !first.Foreign {
+		at.history = append(at.history, Turn{Call: action.call, Answer: answer})
+	}
+	if seen.mask == MaskSandboxUnknown {
+		at.stop(MaskHistory, "step "+itoa(action.Step())+" timed out: it may have happened")
+	}
+	if seen.mask == MaskSandboxUnavailable && at.session != nil {
+		at.stop(seen.mask, seen.detail)
+	}
+}
+
+// fork marks the first material divergence of an open episode; what comes after
+// it is cascaded: the rehearsed world is another one by then.
+func (at *Place) fork(pairs []Pair) {
+	diverged := false
+	for i := range pairs {
+		v := &pairs[i].Verdict
+		if !v.Scored() {
+			continue
+		}
+		v.Cascaded = at.forked
+		v.Fork = !at.forked && v.Severity >= S3
+		diverged = diverged || (i == 0 && v.Fork)
+	}
+	at.forked = at.forked || diverged
+}
+
+// judge fills in what was answered and seen, and the verdicts.
+func (at *Place) judge(pairs []Pair, answers []Rehearsal, seen *sighting) {
+	for i := range pairs {
+		p := &pairs[i]
+		p.Observation, p.Twin = seen.observation, seen.twin
+		if p.Verdict.Masked != "" { // not drawn, beside one that was
+			p.Observation, p.Twin = nil, nil
+			continue
+		}
+		answer := answers[i]
+		flags := append(slices.Clone(p.Verdict.Flags), seen.flags...)
+		flags = append(flags, answer.clean()...)
+		p.Action.Rehearsal = &answer
+		if seen.mask != "" {
+			p.Verdict.mask(seen.mask, seen.detail)
+			p.Verdict.Flags = flags
+			continue
+		}
+		ids := &diff.Bijection{} // the history shows real ids: each answer stands alone
+		if p.Mode == Open {
+			ids = at.ids
+			if i > 0 { // only the first rehearsal goes on
+				ids = at.idsBefore.Clone()
+			} else {
+				at.idsBefore = ids.Clone()
+			}
+		}
+		p.Verdict = at.rules.Judge(&Case{
+			Environment: at.info.Name, Version: at.info.Version, Mode: p.Mode,
+			Tool: at.tool(p.Action.Call.Tool), Call: p.Action.Call,
+			Rehearsal: &answer, Observation: seen.observation, Twin: seen.twin, Recorded: p.Action.Recorded,
+			State: seen.state, IDs: ids, probed: seen.claim, reads: seen.reads,
+		})
+		p.Verdict.Flags = append(flags, p.Verdict.Flags...)
+	}
+}
+
+// translate replaces the rehearsed ids in a call's arguments by the real ones:
+// in an open episode ACT speaks of things by the names that REHEARSE gave them.
+func (at *Place) translate(call Call) (Call, bool) {
+	if at.ids.Len() == 0 {
+		return call, false
+	}
+	arguments, err := diff.Decode(call.Arguments, at.rules.limits)
+	if err != nil {
+		return call, false
+	}
+	replaced := false
+	text := appendTranslated(nil, arguments, func(id string) (string, bool) {
+		truth, ok := at.ids.Real(id)
+		replaced = replaced || ok && truth != id
+		return truth, ok
+	})
+	if replaced {
+		call.Arguments = text
+	}
+	return call, replaced
+}
+
+// appendTranslated appends v as JSON with every scalar that stands for another.
+func appendTranslated(b []byte, v diff.Value, truth func(string) (string, bool)) []byte {
+	switch v.Type() {
+	case diff.TypeObject, diff.TypeArray:
+		return appendContainer(b, v, func(b []byte, kid diff.Value) []byte { return appendTranslated(b, kid, truth) })
+	case diff.TypeString, diff.TypeNumber:
+		text := v.String()
+		if other, ok := truth(text); ok {
+			text = other
+		}
+		return append(b, text...)
+	case diff.TypeAbsent, diff.TypeNull, diff.TypeBool:
+	}
+	return v.AppendJSON(b)
+}
+
+// finish evaluates the terminal checks where every action was executed.
+func (at *Place) finish(ctx context.Context, pairs []Pair) error {
+	checker, ok := at.session.(Checker)
+	if !ok || !at.held || at.mask != "" || at.episode.Start.Task == "" || at.episode.Mode == Canary ||
+		!slices.Contains(at.info.Capabilities, CanCheck) {
+		at.keep()
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, at.auditor.config.CallTimeout)
+	defer cancel()
+	result, err := checker.Check(ctx, at.episode.Start.Task)
+	if err != nil {
+		if ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+			return context.Cause(ctx)
+		}
+		return nil // no terminal success is known: the figures that need it do without this episode
+	}
+	for i := range pairs {
+		pairs[i].Executed = new(result.Success())
+	}
+	at.keep()
+	return nil
+}
+
+// close ends the sessions that nobody keeps.
+func (at *Place) close() {
+	for _, s := range []Session{at.session, at.twin, at.foreign} {
+		if s != nil {
+			_ = s.Close() // nothing of it is needed any more
+		}
+	}
+}
+
+// shown copies the answers that REHEARSE may see.
+func (at *Place) shown() []Turn { return slices.Clone(at.history) }
+
+// sameAnswer reports whether two rehearsals say the same, byte for byte or by value.
+func sameAnswer(a, b []byte, limits diff.Limits) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	x, err := diff.Decode(a, limits)
+	if err != nil {
+		return false
+	}
+	y, err := diff.Decode(b, limits)
+	return err == nil && diff.Equal(x, y)
+}
