@@ -73,10 +73,14 @@ type elements struct {
 	hitReal, hitReh     float64
 	creditReal, credReh float64
 	near, masked        float64
+	hidden              int // that weigh nothing because of masks
 }
 
 func (e *elements) add(m mass) {
 	credit := m.f1()
+	if m.real <= 0 && m.masked > 0 {
+		e.hidden++
+	}
 	if m.real > 0 {
 		e.real++
 		e.hitReal += m.hitReal / m.real
@@ -114,8 +118,11 @@ func (e *elements) mass(n, m int) mass {
 	if m == 0 || e.rehearsed > 0 {
 		out.rehearsed = arrayWeight(e.rehearsed)
 	}
-	if n > 0 && e.real == 0 && e.masked == 0 {
-		out.masked = 0
+	switch {
+	case e.hidden > 0 && e.real > 0:
+		out.masked += arrayWeight(e.real+e.hidden) - arrayWeight(e.real)
+	case e.hidden > 0:
+		out.masked = arrayWeight(e.hidden)
 	}
 	return out
 }

@@ -12,22 +12,26 @@ const (
 // scores are in [0,1]. Differences come in a fixed order: members by name, and of
 // an array first the matched pairs, then what is missing, then what is extra.
 type Comparison struct {
-	Differences []Difference
+	Differences []Difference `json:"differences"`
 
 	// Leaf scores are weighted by class; an array of n elements weighs
 	// 1+log2(1+n) whatever its elements hold. F1 is the harmonic mean of
 	// precision and recall, taken level by level: an element of an array counts
 	// with its own F1. One more wrong leaf never raises it.
-	Precision, Recall, F1 float64
+	Precision float64 `json:"precision"`
+	Recall    float64 `json:"recall"`
+	F1        float64 `json:"f1"`
 
 	// Shape compares the sets of typed path patterns: Jaccard index, the share of
 	// rehearsed patterns that are not real, and of real ones not rehearsed.
-	Shape, Hallucinated, Omitted float64
+	Shape        float64 `json:"shape"`
+	Hallucinated float64 `json:"hallucinated"`
+	Omitted      float64 `json:"omitted"`
 
-	IDs           int      // references judged by the rule id
-	ConsistentIDs int      // of these, consistent with the bijection
-	MaskedWeight  float64  // share of the real leaf weight that masks hide
-	Flags         []string // FlagDuplicateKey, FlagApproximate; sorted
+	IDs           int      `json:"ids"`             // references judged by the rule id
+	ConsistentIDs int      `json:"consistent_ids"`  // of these, consistent with the bijection
+	MaskedWeight  float64  `json:"masked_weight"`   // share of the real leaf weight that masks hide
+	Flags         []string `json:"flags,omitempty"` // FlagDuplicateKey, FlagApproximate; sorted
 }
 
 // Exact reports whether nothing differs, not even cosmetically.

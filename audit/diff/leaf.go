@@ -145,7 +145,8 @@ func (c *comparer) voids(x, y Value, at here, rule *Rule) mass {
 		kind = Changed
 	}
 	if tx != TypeAbsent && ty != TypeAbsent {
-		c.see(at, tx, tx)
+		c.see(at, tx, tx) // of both types: neither is invented
+		c.see(at, ty, ty)
 	}
 	c.record(kind, x, y, rule, 0, true)
 	var m mass
