@@ -84,6 +84,7 @@ const (
 	reasonCount      = "counts need 0 <= successes <= trials"
 	reasonConfidence = "confidence must lie between 0 and 1"
 	reasonWeight     = "weights must not be negative"
+	reasonLimit      = "limit must lie in [0,1]"
 	reasonRange      = "values must lie in [0,1]"
 )
 
