@@ -1,0 +1,237 @@
+package pyclass
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strconv"
+	"sync"
+	"time"
+
+	"understudy/audit"
+)
+
+//go:embed runner.py
+var runnerSource string
+
+// jail is one way of starting the runner.
+type jail struct {
+	holds string // what it keeps the class from, in words for people
+	apply func(*exec.Cmd)
+}
+
+// process is one live runner. Requests are answered one after the other.
+type process struct {
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	lines *bufio.Reader
+	log   *tail
+	holds string
+
+	mu   sync.Mutex // one request at a time
+	last uint64     // id of the last request
+	dead error      // why the runner can no longer be asked
+}
+
+// errDied and errTimeout say how a runner was lost.
+var (
+	errDied    = errors.New("the Python runner died")
+	errTimeout = errors.New("the Python runner did not answer in time and was killed")
+)
+
+// start runs the strongest jail that works here and loads the class.
+func start(ctx context.Context, spec Spec) (*process, error) {
+	var failures []error
+	for _, jail := range jails(spec.File != "") {
+		for _, python := range interpreters(spec.Python) {
+			p, err := launch(spec, jail, python)
+			if err != nil {
+				failures = append(failures, err)
+				continue
+			}
+			err = p.load(ctx, spec)
+			if err == nil {
+				return p, nil
+			}
+			p.kill()
+			if !errors.Is(err, errDied) {
+				return nil, err
+			}
+			failures = append(failures, fmt.Errorf("%s: %w", python, err))
+		}
+	}
+	return nil, &audit.Error{
+		Code: audit.CodeInfrastructure, Message: "start the Python runner",
+		Hint: "install python3 (3.9 or later) or name the interpreter", Err: errors.Join(failures...),
+	}
+}
+
+func launch(spec Spec, jail jail, python string) (*process, error) {
+	// The runner outlives any one call's context; Close and kill end it.
+	cmd := exec.Command(python, "-B", "-s", "-u", "-c", runnerSource, strconv.Itoa(spec.Memory)) //nolint:noctx // see above
+	cmd.Env = []string{"PYTHONHASHSEED=0", "LC_ALL=C.UTF-8", "PATH=/usr/bin:/bin"}
+	cmd.Dir = "/"
+	jail.apply(cmd)
+	log := &tail{}
+	cmd.Stderr = log
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", python, err)
+	}
+	return &process{cmd: cmd, stdin: stdin, lines: bufio.NewReaderSize(stdout, 1<<16), log: log, holds: jail.holds}, nil
+}
+
+// loadTimeout is longer than any class seen takes to import.
+const loadTimeout = 30 * time.Second
+
+func (p *process) load(ctx context.Context, spec Spec) error {
+	names := make([]string, len(spec.Tools))
+	for i, tool := range spec.Tools {
+		names[i] = tool.Name
+	}
+	loaded := map[string]any{
+		"kind": spec.Kind, "class": spec.Class, "source": spec.Source, "file": spec.File, "path": append([]string{}, spec.Path...), "tools": names,
+	}
+	err := p.ask(ctx, loadTimeout, "load", map[string]any{"spec": loaded}, nil)
+	if fault, ok := errors.AsType[*faultError](err); ok {
+		return &audit.Error{
+			Code: audit.CodeInvalid, Message: "load Python class " + spec.Class,
+			Hint: "the class must import with the standard library alone and define every declared tool", Err: fault,
+		}
+	}
+	return err
+}
+
+// faultError is what the runner itself says went wrong; the runner lives on.
+type faultError struct{ message string }
+
+func (e *faultError) Error() string { return e.message }
+
+// ask makes one request. A runner that does not answer within timeout is killed:
+// it may be anywhere in foreign code.
+func (p *process) ask(ctx context.Context, timeout time.Duration, op string, fields map[string]any, into any) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.dead != nil {
+		return p.dead
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	p.last++
+	fields["id"], fields["op"] = p.last, op
+	request, err := json.Marshal(fields)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", op, err)
+	}
+	var expired bool
+	timer := time.AfterFunc(timeout, func() { _ = p.cmd.Process.Kill() })
+	line, err := p.exchange(append(request, '\n'))
+	expired = !timer.Stop()
+	if err != nil {
+		p.dead = p.lost(expired)
+		return p.dead
+	}
+	return p.answer(line, into)
+}
+
+// maxReply bounds one reply: a state may be large, an endless line is an attack.
+const maxReply = 256 << 20
+
+func (p *process) exchange(request []byte) ([]byte, error) {
+	if _, err := p.stdin.Write(request); err != nil {
+		return nil, err
+	}
+	var line []byte
+	for {
+		part, err := p.lines.ReadSlice('\n')
+		line = append(line, part...)
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
+		}
+		if len(line) > maxReply {
+			_ = p.cmd.Process.Kill()
+			return nil, errors.New("reply over the limit")
+		}
+	}
+}
+
+func (p *process) answer(line []byte, into any) error {
+	var reply struct {
+		ID    uint64          `json:"id"`
+		OK    json.RawMessage `json:"ok"`
+		Fault *string         `json:"fault"`
+	}
+	if err := json.Unmarshal(line, &reply); err != nil || reply.ID != p.last {
+		_ = p.cmd.Process.Kill() // out of step: nothing it says can be trusted any more
+		p.dead = p.lost(false)
+		return p.dead
+	}
+	if reply.Fault != nil {
+		return &faultError{*reply.Fault}
+	}
+	if into == nil {
+		return nil
+	}
+	return json.Unmarshal(reply.OK, into)
+}
+
+func (p *process) lost(expired bool) error {
+	_ = p.cmd.Wait() // reap it; how it ended is in its last words
+	if expired {
+		return errTimeout
+	}
+	if words := p.log.String(); words != "" {
+		return fmt.Errorf("%w: %s", errDied, words)
+	}
+	return errDied
+}
+
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.dead == nil {
+		p.dead = errDied
+		_ = p.stdin.Close()
+		_ = p.cmd.Wait()
+	}
+}
+
+// tail keeps the last words of the runner's stderr.
+type tail struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+const tailBytes = 2000
+
+// Write implements io.Writer.
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = append(t.buf, b...)
+	if extra := len(t.buf) - tailBytes; extra > 0 {
+		t.buf = t.buf[extra:]
+	}
+	return len(b), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(bytes.TrimSpace(t.buf))
+}

@@ -1,0 +1,343 @@
+"""Runs Python environment classes for Understudy, one JSON object a line.
+
+Standard library only. A class is EnvScaler-style (class text, init config,
+check functions), BFCL-style (_load_scenario, public methods, errors as
+{"error": ...}), ACEBench-style (like BFCL, errors as {"status": false}), or a
+tau2 toolkit (ValueError is a refusal). Requests name an op, replies carry the
+same id and either "ok" or "fault". The parent kills a runner that hangs.
+"""
+
+import copy
+import datetime
+import importlib.util
+import json
+import math
+import os
+import random
+import resource
+import sys
+import time
+import types
+import uuid
+
+MAX_DEPTH = 200
+
+
+class Fault(Exception):
+    """What the environment, not the caller, did wrong."""
+
+
+def limit_resources(megabytes):
+    """The jail that is always there: memory, no core, no writing to files."""
+    resource.setrlimit(resource.RLIMIT_DATA, (megabytes << 20, megabytes << 20))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+
+# --- deterministic clock, randomness and identifiers -------------------------
+
+CLOCK = [0.0]  # the current session's now, seconds since 1970, UTC
+
+
+class FrozenDatetime(datetime.datetime):
+    """datetime whose now is the session's."""
+
+    @classmethod
+    def now(cls, tz=None):
+        frozen = cls.fromtimestamp(CLOCK[0], datetime.timezone.utc)
+        return frozen.astimezone(tz) if tz else frozen.replace(tzinfo=None)
+
+    @classmethod
+    def utcnow(cls):
+        return cls.now()
+
+    @classmethod
+    def today(cls):
+        return cls.now()
+
+
+class FrozenDate(datetime.date):
+    """date whose today is the session's."""
+
+    @classmethod
+    def today(cls):
+        now = FrozenDatetime.now()
+        return cls(now.year, now.month, now.day)
+
+
+def freeze_clock():
+    datetime.datetime = FrozenDatetime
+    datetime.date = FrozenDate
+    time.time = lambda: CLOCK[0]
+    uuid.uuid4 = lambda: uuid.UUID(int=random.getrandbits(128), version=4)
+    uuid.uuid1 = uuid.uuid4
+
+
+# --- values ------------------------------------------------------------------
+
+
+def plain(value, depth=0):
+    """JSON for any Python value: sets sorted, tuples as lists, non-finite
+    numbers as text (JSON has none), other objects by their public attributes."""
+    if depth > MAX_DEPTH:
+        raise Fault("a value is nested deeper than %d" % MAX_DEPTH)
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else repr(value)
+    if isinstance(value, dict):
+        return {key if isinstance(key, str) else str(key): plain(v, depth + 1) for key, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v, depth + 1) for v in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted((plain(v, depth + 1) for v in value), key=lambda v: json.dumps(v, sort_keys=True))
+    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if hasattr(value, "model_dump"):
+        return plain(value.model_dump(), depth + 1)
+    if hasattr(value, "__dict__"):
+        return {k: plain(v, depth + 1) for k, v in vars(value).items() if not k.startswith("_")}
+    return str(value)
+
+
+def response_text(value):
+    """The bytes that an agent sees: text as it is, anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(plain(value), ensure_ascii=False)
+
+
+# --- environments ------------------------------------------------------------
+
+
+def load_module(spec):
+    """The class's module, from source text or from a file on the user's disk."""
+    if spec.get("file"):
+        for folder in spec.get("path", []) + [os.path.dirname(os.path.abspath(spec["file"]))]:
+            if folder not in sys.path:
+                sys.path.insert(0, folder)
+        found = importlib.util.spec_from_file_location("environment_" + spec["class"], spec["file"])
+        module = importlib.util.module_from_spec(found)
+        sys.modules[found.name] = module
+        found.loader.exec_module(module)
+        return module
+    module = types.ModuleType("environment_" + spec["class"])
+    sys.modules[module.__name__] = module
+    exec(compile(spec["source"], spec["class"] + ".py", "exec"), module.__dict__)
+    return module
+
+
+class Environment:
+    def __init__(self, spec):
+        self.kind = spec["kind"]
+        self.tools = set(spec["tools"])
+        module = load_module(spec)
+        if spec["class"] not in vars(module):
+            raise Fault("class %s is not defined" % spec["class"])
+        self.cls = vars(module)[spec["class"]]
+        missing = sorted(t for t in self.tools if not callable(getattr(self.cls, t, None)))
+        if missing:
+            raise Fault("declared tools without a method: " + ", ".join(missing))
+
+    def open(self, config):
+        if self.kind == "envscaler":
+            instance = self.construct(copy.deepcopy(config))
+            for key, value in config.items():
+                setattr(instance, key, copy.deepcopy(value))
+            return instance
+        instance = self.cls()
+        loader = getattr(instance, "_load_scenario", None)
+        if loader:
+            loader(copy.deepcopy(config))
+        return instance
+
+    def construct(self, config):
+        try:
+            return self.cls(config)
+        except TypeError:
+            return self.cls()
+
+
+class Session:
+    current = None  # the session whose clock and random state are in force
+
+    def __init__(self, environment, config, seed, clock):
+        self.environment = environment
+        self.clock = clock
+        self.random = random.Random(seed).getstate()
+        self.text = None
+        self.enter()
+        self.instance = environment.open(config)
+        self.state()
+
+    def clone(self):
+        if Session.current is self:
+            self.random = random.getstate()
+        other = copy.copy(self)
+        other.instance = copy.deepcopy(self.instance)
+        return other
+
+    def enter(self):
+        """Makes the clock and the shared generator this session's."""
+        if Session.current is self:
+            return
+        if Session.current is not None:
+            Session.current.random = random.getstate()
+        random.setstate(self.random)
+        CLOCK[0] = self.clock
+        Session.current = self
+
+    def state(self):
+        """The public attributes as JSON; remembered, so that an unchanged state
+        costs no line."""
+        public = {k: v for k, v in vars(self.instance).items() if not k.startswith("_")}
+        self.text = json.dumps(plain(public), ensure_ascii=False)
+        return self.text
+
+    def call(self, tool, arguments):
+        self.enter()
+        result = self.run(tool, arguments)
+        before = self.text
+        after = self.state()
+        result["changed"] = after != before
+        if result["changed"]:
+            result["state"] = after
+        return result
+
+    def run(self, tool, arguments):
+        if tool not in self.environment.tools:
+            raise Fault("tool %s is not declared" % tool)
+        kind = self.environment.kind
+        try:
+            value = getattr(self.instance, tool)(**arguments)
+        except Exception as error:  # the class is not ours: whatever it raises is data
+            if kind == "tau2" and isinstance(error, ValueError):
+                return {"status": "refused", "raw": "Error: %s" % error, "message": str(error)}
+            # The instance may be half changed: the caller rebuilds it.
+            return {"status": "fault", "raw": "", "message": "%s: %s" % (type(error).__name__, error)}
+        return dict(verdict(kind, value), raw=response_text(value))
+
+
+def verdict(kind, value):
+    """ok or refused, by the convention of the kind."""
+    if isinstance(value, dict):
+        if kind == "envscaler" and value.get("success") is False:
+            return {"status": "refused", "message": str(value.get("error", value.get("message", "")))}
+        if kind == "bfcl" and "error" in value:
+            return {"status": "refused", "message": str(value["error"])}
+        if kind == "acebench" and value.get("status") is False:
+            return {"status": "refused", "message": str(value.get("message", ""))}
+    return {"status": "ok", "message": ""}
+
+
+# --- operations --------------------------------------------------------------
+
+
+class Runner:
+    def __init__(self):
+        self.environment = None
+        self.sessions = {}
+        self.snapshots = {}
+
+    def load(self, request):
+        self.environment = Environment(request["spec"])
+        return {}
+
+    def open(self, request):
+        session = Session(self.environment, request["config"], request["seed"], request["clock"])
+        self.sessions[request["session"]] = session
+        return {"state": session.text}
+
+    def close(self, request):
+        self.sessions.pop(request["session"], None)
+        return {}
+
+    def call(self, request):
+        return self.session(request).call(request["tool"], request["arguments"])
+
+    def dry_run(self, request):
+        """The call in a copy of the whole process: exact, whatever the class holds."""
+        session = self.session(request)
+        session.enter()
+        randomness = random.getstate()  # Python seeds the child's generator anew
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(read)
+            random.setstate(randomness)
+            try:
+                reply = json.dumps(session.call(request["tool"], request["arguments"]))
+            except BaseException as error:
+                reply = json.dumps({"status": "fault", "raw": "", "message": str(error), "changed": False})
+            with os.fdopen(write, "w") as out:
+                out.write(reply)
+            os._exit(0)
+        os.close(write)
+        with os.fdopen(read) as answer:
+            text = answer.read()
+        os.waitpid(child, 0)
+        if not text:
+            raise Fault("the rehearsing process died")
+        return json.loads(text)
+
+    def fork(self, request):
+        self.sessions[request["target"]] = self.session(request).clone()
+        return {}
+
+    def snapshot(self, request):
+        self.snapshots[request["snapshot"]] = self.session(request).clone()
+        return {}
+
+    def restore(self, request):
+        kept = self.snapshots.get(request["snapshot"])
+        if kept is None:
+            raise Fault("snapshot %s is not known" % request["snapshot"])
+        self.sessions[request["session"]] = kept.clone()
+        return {"state": kept.text}
+
+    def drop(self, request):
+        self.snapshots.pop(request["snapshot"], None)
+        return {}
+
+    def check(self, request):
+        """Runs EnvScaler check functions over the final state; initial_state is
+        a global of each, as their authors expect."""
+        results = []
+        for source in request["checks"]:
+            scope = {"initial_state": json.loads(request["initial"])}
+            try:
+                exec(compile(source, "check.py", "exec"), scope)
+                results.append(scope["check_func"](json.loads(request["final"])) is True)
+            except Exception:
+                results.append(False)
+        return {"results": results}
+
+    def session(self, request):
+        session = self.sessions.get(request["session"])
+        if session is None:
+            raise Fault("session %s is not open" % request["session"])
+        return session
+
+
+def main():
+    limit_resources(int(sys.argv[1]))
+    replies, sys.stdout = sys.stdout, sys.stderr  # what a class prints is no reply
+    freeze_clock()
+    runner = Runner()
+    for line in sys.stdin:
+        request = json.loads(line)
+        reply = {"id": request["id"]}
+        try:
+            reply["ok"] = getattr(runner, request["op"])(request)
+        except Exception as error:
+            reply["fault"] = "%s: %s" % (type(error).__name__, error) if not isinstance(error, Fault) else str(error)
+        replies.write(json.dumps(reply, ensure_ascii=True) + "\n")
+        replies.flush()
+
+
+if __name__ == "__main__":
+    main()
