@@ -24,7 +24,7 @@ func tools(names ...string) []audit.Tool {
 		name, params, _ := strings.Cut(name, ":")
 		properties := map[string]any{}
 		required := []string{}
-		for _, p := range strings.FieldsSeq(params) {
+		for p := range strings.FieldsSeq(params) {
 			properties[p] = map[string]any{"type": "string"}
 			required = append(required, p)
 		}
