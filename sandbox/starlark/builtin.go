@@ -27,7 +27,7 @@ func (d *Domain) predeclared() starlark.StringDict {
 		"copy": builtinCopy, "chars": builtinChars, "lower_ci": builtinLower, "json_text": builtinJSONText, "parse_json": builtinParseJSON,
 		"round": builtinRound, "sum": builtinSum, "fixed": builtinFixed, "text": builtinText, "repr_py": builtinReprPy,
 		"calculate": builtinCalculate, "new_id": builtinNewID, "now": builtinNow, "date_add": builtinDateAdd,
-		"hours_between": builtinHoursBetween, "days_between": builtinDaysBetween, "weekday": builtinWeekday,
+		"hours_between": builtinHoursBetween, "days_between": builtinDaysBetween, "weekday": builtinWeekday, "changes": builtinChanges,
 	} {
 		scope[name] = starlark.NewBuiltin(name, f)
 	}

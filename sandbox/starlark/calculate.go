@@ -38,7 +38,7 @@ func outsideArithmetic(r rune) bool { return !strings.ContainsRune("0123456789+-
 // maxCalculation bounds the text; maxIntegerBits an integer on the way (a float ends at 1,024).
 const (
 	maxCalculation = 10_000
-	maxIntegerBits        = 1 << 16
+	maxIntegerBits = 1 << 16
 	maxNesting     = 90 // CPython gives up at about 100 in its parser
 )
 

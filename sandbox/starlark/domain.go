@@ -43,6 +43,8 @@ type Domain struct {
 	generate   starlark.Callable // state(rng, size=None)
 	makeTasks  starlark.Callable // tasks(db, rng, n)
 	schema     *schema
+	stateFile  []byte // state.json: the state of a domain without a generator
+	tasksFile  []byte // tasks.json: its tasks
 
 	worlds onceMap[uint64, *state.Object]
 	tasks  onceMap[taskList, []task]
@@ -69,6 +71,12 @@ func Load(fsys fs.FS, dir string, opts Options) (*Domain, error) {
 	}
 	if err := d.accept(opts); err != nil {
 		return nil, err
+	}
+	if d.stateFile, err = readOptional(fsys, path.Join(dir, "state.json")); err != nil {
+		return nil, fmt.Errorf("read the state of %s: %w", m.Name, err)
+	}
+	if d.tasksFile, err = readOptional(fsys, path.Join(dir, "tasks.json")); err != nil {
+		return nil, fmt.Errorf("read the tasks of %s: %w", m.Name, err)
 	}
 	if d.schema, err = readSchema(fsys, dir, m); err != nil {
 		return nil, err
@@ -104,6 +112,8 @@ func (d *Domain) digest(manifest, policy []byte, sources []source) audit.Digest 
 	add("compat", []byte(d.Compat))
 	add("domain.yaml", manifest)
 	add("policy.md", policy)
+	add("state.json", d.stateFile)
+	add("tasks.json", d.tasksFile)
 	for _, s := range sources {
 		add(s.name, s.text)
 	}

@@ -64,6 +64,13 @@ func (d *Domain) given(ctx context.Context, start audit.Start) (*state.Object, e
 
 // generated runs the domain's state(rng).
 func (d *Domain) generated(ctx context.Context, seed uint64) (*state.Object, error) {
+	if d.stateFile != nil {
+		root, err := state.DecodeObject(d.stateFile)
+		if err != nil {
+			return nil, d.broken("read state.json", err)
+		}
+		return root, nil
+	}
 	if d.generate == nil {
 		return nil, &audit.Error{
 			Code: audit.CodeInvalid, Message: fmt.Sprintf("domain %s has no state of its own", d.Manifest.Name),

@@ -77,6 +77,13 @@ func (d *Domain) findTask(ctx context.Context, id string) (*task, error) {
 // taskList generates a list of tasks, once.
 func (d *Domain) taskList(ctx context.Context, l taskList) ([]task, error) {
 	return d.tasks.get(l, func() ([]task, error) {
+		if d.tasksFile != nil {
+			list, err := state.Decode(d.tasksFile)
+			if err != nil {
+				return nil, d.broken("read tasks.json", err)
+			}
+			return d.readTasks(list, l)
+		}
 		if d.makeTasks == nil {
 			return nil, nil
 		}
