@@ -156,7 +156,7 @@ type Tool struct {
 // Call is one tool call as the policy made it.
 type Call struct {
 	Tool      string          `json:"tool"`
-	Arguments json.RawMessage `json:"arguments"` // as written; may be malformed
+	Arguments json.RawMessage `json:"arguments,omitempty"` // as written; may be malformed
 	Role      string          `json:"role,omitempty"`
 }
 
