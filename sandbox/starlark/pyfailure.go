@@ -24,7 +24,7 @@ func (d *Domain) pythonFailure(err error) (string, bool) {
 		{`(?:len|any|all): value of type (\S+) has no len`, "object of type '$1' has no len()"},
 		{`(\S+) value is not iterable`, "'$1' object is not iterable"},
 		{`got (\S+), want iterable`, "'$1' object is not iterable"},
-		{`invalid (?:start|end) index: got (\S+), want int`, "slice indices must be integers or None or have an __index__ method"},
+		{`slice index: got \S+, want int`, "slice indices must be integers or None or have an __index__ method"},
 	}
 	for _, r := range rules {
 		pattern := regexp.MustCompile(r.pattern)

@@ -116,12 +116,9 @@ func builtinChecked(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple
 
 // modelField validates one field of given.
 func modelField(spec starlark.Value, given *starlark.Dict, name starlark.Value) (starlark.Value, *modelError) {
-	kind, fallback := spec, starlark.Value(nil)
-	var enum starlark.Value
+	kind, fallback, enum := spec, starlark.Value(nil), starlark.Value(nil)
 	if d, ok := spec.(*starlark.Dict); ok {
-		kind, _, _ = d.Get(starlark.String("type"))
-		enum, _, _ = d.Get(starlark.String("enum"))
-		fallback, _, _ = d.Get(starlark.String("default"))
+		kind, fallback, enum = member(d, "type"), member(d, "default"), member(d, "enum")
 	}
 	v, present, _ := given.Get(name)
 	switch {
@@ -136,6 +133,14 @@ func modelField(spec starlark.Value, given *starlark.Dict, name starlark.Value) 
 		return coerce(v, s)
 	}
 	return literal(v, kind, "literal_error")
+}
+
+// member is d[key], or nil.
+func member(d *starlark.Dict, key string) starlark.Value {
+	if v, ok, _ := d.Get(starlark.String(key)); ok {
+		return v
+	}
+	return nil
 }
 
 // literal accepts a value of a closed list.
