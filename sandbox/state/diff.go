@@ -144,7 +144,6 @@ func trieChanges(changes []change, before, after *node) []change {
 func leafChanges(changes []change, before, after *node) []change {
 	old := before.collect(nil)
 	now := after.collect(nil)
-	byKey := func(a, b entry) int { return strings.Compare(a.key, b.key) }
 	slices.SortFunc(old, byKey)
 	slices.SortFunc(now, byKey)
 	for len(old) > 0 || len(now) > 0 {
@@ -202,7 +201,14 @@ func equal(a, b starlark.Value) bool {
 	return same(a, b)
 }
 
-func text(v starlark.Value) json.RawMessage { return AppendJSON(nil, v) }
+// text is a cell's value as a patch holds it: members by name, so that the patch
+// does not depend on their order.
+func text(v starlark.Value) json.RawMessage {
+	style := Compact()
+	style.Sorted = true
+	b, _ := style.Append(nil, v) // frozen values are JSON
+	return b
+}
 
 // appendToken appends a JSON Pointer token to a path in fresh memory.
 func appendToken(path []byte, token string) []byte {

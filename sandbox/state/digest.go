@@ -142,7 +142,7 @@ func appendScalar(b []byte, v starlark.Value) []byte {
 	case starlark.Int:
 		return appendText(append(b, tagInt), v.String())
 	case starlark.Float:
-		return appendText(append(b, tagFloat), FloatText(float64(v)))
+		return appendText(append(b, tagFloat), FloatText(float64(v)+0)) // + 0: there is one zero
 	case starlark.String:
 		return appendText(append(b, tagString), string(v))
 	}

@@ -35,10 +35,10 @@ func JSONType(v starlark.Value) string {
 type Style struct {
 	Comma, Colon string
 	ASCII        bool // escape everything beyond ASCII
+	Sorted       bool // members of frozen objects by name, not in order of insertion
 }
 
-// Compact is the style of states, deltas and native responses; Python is that of
-// Python's json.dumps with its defaults.
+// Compact is the style of states and native responses.
 func Compact() Style { return Style{Comma: ",", Colon: ":"} }
 
 // Python is the style of Python's json.dumps with its defaults.
@@ -75,6 +75,9 @@ func (s Style) append(b []byte, v starlark.Value, depth int) ([]byte, error) {
 	case starlark.String:
 		return s.appendString(b, string(v)), nil
 	case *Object:
+		if s.Sorted {
+			return s.appendMembers(b, depth, v.eachSorted)
+		}
 		return s.appendMembers(b, depth, v.Each)
 	case *Map:
 		return s.appendMembers(b, depth, v.each)
@@ -152,11 +155,14 @@ func (s Style) appendElements(b []byte, vals []starlark.Value, depth int) ([]byt
 const hexDigits = "0123456789abcdef"
 
 func (s Style) appendString(b []byte, text string) []byte {
+	if !utf8.ValidString(text) {
+		text = strings.ToValidUTF8(text, "\ufffd")
+	}
 	b = append(b, '"')
 	start := 0
 	for i := 0; i < len(text); {
 		c := text[i]
-		if c >= ' ' && c != '"' && c != '\\' && (c < utf8.RuneSelf && c != 0x7f || !s.ASCII && c >= utf8.RuneSelf || c == 0x7f) {
+		if c >= ' ' && c != '"' && c != '\\' && (c < utf8.RuneSelf || !s.ASCII) {
 			i++
 			continue
 		}

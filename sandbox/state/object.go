@@ -1,6 +1,8 @@
 package state
 
 import (
+	"slices"
+	"strings"
 	"sync/atomic"
 
 	"go.starlark.net/starlark"
@@ -17,8 +19,7 @@ type Object struct {
 	keys   []string         // small form, in insertion order
 	vals   []starlark.Value // small form, parallel to keys
 	root   *node            // wide form: key → (value, position)
-	order  *log             // wide form: position → key
-	upto   int              // wide form: positions of order that are ours; dead ones included
+	order  *order           // wide form: position → key; removed ones included
 	size   int
 	digest atomic.Pointer[audit.Digest]
 }
@@ -39,7 +40,7 @@ func NewObject(keys []string, vals []starlark.Value) *Object {
 	for i, k := range keys {
 		entries[i] = entry{key: k, val: vals[i], seq: i}
 	}
-	return &Object{root: buildNode(entries, 0), order: newLog(keys), upto: len(keys), size: len(keys)}
+	return &Object{root: buildNode(entries, 0), order: newOrder(keys), size: len(keys)}
 }
 
 // Len is the number of keys.
@@ -71,12 +72,28 @@ func (o *Object) Each(f func(key string, val starlark.Value) bool) {
 		}
 		return
 	}
-	for i, k := range o.order.keys[:o.upto] {
-		if e := o.root.get(k); e != nil && e.seq == i && !f(k, e.val) {
+	o.order.each(func(at int, k string) bool {
+		e := o.root.get(k)
+		return e == nil || e.seq != at || f(k, e.val)
+	})
+}
+
+// eachSorted is Each in the order of the keys' bytes.
+func (o *Object) eachSorted(f func(key string, val starlark.Value) bool) {
+	entries := make([]entry, 0, o.size)
+	o.Each(func(k string, v starlark.Value) bool {
+		entries = append(entries, entry{key: k, val: v})
+		return true
+	})
+	slices.SortFunc(entries, byKey)
+	for _, e := range entries {
+		if !f(e.key, e.val) {
 			return
 		}
 	}
 }
+
+func byKey(a, b entry) int { return strings.Compare(a.key, b.key) }
 
 // edit is one change of an object: a nil value removes the key. A moved key goes
 // to the end of the order although the object had it.
@@ -91,11 +108,11 @@ func (o *Object) apply(edits []edit) *Object {
 	if o.root == nil || len(edits) > o.size/4 {
 		return o.rebuild(edits)
 	}
-	next := &Object{root: o.root, order: o.order, upto: o.upto, size: o.size}
+	next := &Object{root: o.root, order: o.order, size: o.size}
 	for _, e := range edits {
 		next.applyOne(e)
 	}
-	if next.size <= smallMax || next.upto > 2*next.size+smallMax {
+	if next.size <= smallMax || next.order.size > 2*next.size+smallMax {
 		return next.rebuild(nil)
 	}
 	return next
@@ -115,9 +132,8 @@ func (o *Object) applyOne(e edit) {
 	case old != nil:
 		o.root = o.root.with(h, entry{key: e.key, val: e.val, seq: old.seq}, 0)
 	default:
-		o.root = o.root.with(h, entry{key: e.key, val: e.val, seq: o.upto}, 0)
-		o.order = o.order.append(o.upto, e.key)
-		o.upto++
+		o.root = o.root.with(h, entry{key: e.key, val: e.val, seq: o.order.size}, 0)
+		o.order = o.order.append(e.key)
 		o.size++
 	}
 }
@@ -174,31 +190,4 @@ func (o *Object) replaceOnly(edits []edit) *Object {
 		vals[at] = e.val
 	}
 	return &Object{keys: o.keys, vals: vals, size: o.size}
-}
-
-// log is an append-only list of keys that successive versions of an object
-// share: each sees its own prefix, and only the newest may extend it in place.
-type log struct {
-	keys []string // full length; positions from used on are free
-	used atomic.Int64
-}
-
-func newLog(keys []string) *log {
-	l := &log{keys: make([]string, len(keys)+len(keys)/4+8)}
-	copy(l.keys, keys)
-	l.used.Store(int64(len(keys)))
-	return l
-}
-
-// append puts key at position at, in place when nobody has extended the log
-// beyond it, else in a copy.
-func (l *log) append(at int, key string) *log {
-	if at < len(l.keys) && l.used.CompareAndSwap(int64(at), int64(at+1)) {
-		l.keys[at] = key
-		return l
-	}
-	next := newLog(l.keys[:at])
-	next.keys[at] = key
-	next.used.Store(int64(at + 1))
-	return next
 }

@@ -44,7 +44,7 @@ func slotOf(h uint64, depth int) uint16 { return 1 << (h >> (depth * fanBits) & 
 func buildNode(entries []entry, depth int) *node {
 	if len(entries) <= bucketMax || depth == depthMax {
 		leaf := slices.Clone(entries)
-		slices.SortFunc(leaf, func(a, b entry) int { return strings.Compare(a.key, b.key) })
+		slices.SortFunc(leaf, byKey)
 		return &node{leaf: leaf, count: int32(len(leaf))}
 	}
 	var parts [16][]entry

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"unicode/utf8"
 
 	"go.starlark.net/starlark"
 )
@@ -166,7 +167,12 @@ func freezeValue(v starlark.Value, depth int) (starlark.Value, error) {
 		return nil, fmt.Errorf("a value of more than %d levels cannot be stored (or it contains itself)", MaxDepth)
 	}
 	switch v := v.(type) {
-	case starlark.NoneType, starlark.Bool, starlark.Int, starlark.String, *Object, *Array:
+	case starlark.NoneType, starlark.Bool, starlark.Int, *Object, *Array:
+		return v, nil
+	case starlark.String:
+		if !utf8.ValidString(string(v)) {
+			return nil, errors.New("a string that is not valid UTF-8 cannot be stored: a slice cut a character; use chars(s)")
+		}
 		return v, nil
 	case starlark.Float:
 		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
