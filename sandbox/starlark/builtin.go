@@ -28,6 +28,7 @@ func (d *Domain) predeclared() starlark.StringDict {
 		"round": builtinRound, "sum": builtinSum, "fixed": builtinFixed, "text": builtinText, "repr_py": builtinReprPy,
 		"calculate": builtinCalculate, "new_id": builtinNewID, "now": builtinNow, "date_add": builtinDateAdd,
 		"hours_between": builtinHoursBetween, "days_between": builtinDaysBetween, "weekday": builtinWeekday, "changes": builtinChanges,
+		"seeded": builtinSeeded, "changed": builtinChanged,
 	} {
 		scope[name] = starlark.NewBuiltin(name, f)
 	}

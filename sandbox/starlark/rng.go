@@ -20,6 +20,16 @@ func newRNG(seed uint64, stream string) *rng {
 	return &rng{rand.New(rand.NewPCG(seed, h.Sum64()))}
 }
 
+// builtinSeeded is seeded(seed): the generator that state(rng) is given for the
+// world of that seed, so that a task's maker can look into the task's own world.
+func builtinSeeded(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	var seed uint64
+	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "seed", &seed); err != nil {
+		return nil, err
+	}
+	return newRNG(seed, "state"), nil
+}
+
 func (g *rng) String() string        { return "rng" }
 func (g *rng) Type() string          { return "rng" }
 func (g *rng) Freeze()               {}

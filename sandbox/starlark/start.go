@@ -16,7 +16,14 @@ const generateWall = 30 * time.Second
 
 // initial builds the state that start asks for.
 func (d *Domain) initial(ctx context.Context, start audit.Start) (*state.Object, error) {
-	root, err := d.given(ctx, start)
+	var t *task
+	var err error
+	if start.Task != "" {
+		if t, err = d.findTask(ctx, start.Task); err != nil {
+			return nil, err
+		}
+	}
+	root, err := d.given(ctx, start, t)
 	if err != nil {
 		return nil, err
 	}
@@ -26,12 +33,8 @@ func (d *Domain) initial(ctx context.Context, start audit.Start) (*state.Object,
 	if err := d.schema.accept(root); err != nil {
 		return nil, d.badState(err)
 	}
-	if start.Task == "" {
+	if t == nil {
 		return root, nil
-	}
-	t, err := d.findTask(ctx, start.Task)
-	if err != nil {
-		return nil, err
 	}
 	for i, call := range t.Setup {
 		var obs audit.Observation
@@ -50,14 +53,17 @@ func (d *Domain) badState(err error) error {
 	return &audit.Error{Code: audit.CodeInvalid, Message: "open " + d.Manifest.Name, Err: err, Hint: "the state is a JSON object"}
 }
 
-// given is the state that the caller brings, or the generated one.
-func (d *Domain) given(ctx context.Context, start audit.Start) (*state.Object, error) {
+// given is the state that the caller brings, the world of the task, or the domain's own.
+func (d *Domain) given(ctx context.Context, start audit.Start, t *task) (*state.Object, error) {
 	if start.State != nil {
 		root, err := state.DecodeObject(start.State)
 		if err != nil {
 			return nil, d.badState(err)
 		}
 		return root, nil
+	}
+	if t != nil && t.world != 0 {
+		return d.generated(ctx, t.world) // not kept: a domain may have thousands of them
 	}
 	return d.worlds.get(worldSeed, func() (*state.Object, error) { return d.generated(ctx, worldSeed) })
 }

@@ -27,6 +27,7 @@ type taskList struct {
 type task struct {
 	audit.Task
 	checks []checkCall
+	world  uint64 // seed of the task's own world; 0 = the domain's
 }
 
 // checkCall is a terminal check with its parameters.
@@ -147,7 +148,7 @@ func (d *Domain) readTasks(list starlark.Value, l taskList) ([]task, error) {
 	return tasks, nil
 }
 
-// readTask reads {"id", "prompt", "user", "setup", "solution", "checks"}.
+// readTask reads {"id", "prompt", "world", "user", "setup", "solution", "checks"}.
 func (d *Domain) readTask(v starlark.Value) (task, error) {
 	var t task
 	o, ok := v.(*state.Object)
@@ -161,6 +162,8 @@ func (d *Domain) readTask(v starlark.Value) (task, error) {
 			t.ID = pyText(v)
 		case "prompt":
 			t.Prompt = pyText(v)
+		case "world":
+			bad = starlark.AsInt(v, &t.world)
 		case "user":
 			t.User = state.AppendJSON(nil, v)
 		case "setup":

@@ -25,6 +25,9 @@ func (e *equality) equal(x, y starlark.Value, depth int) (bool, error) {
 	if e.left--; e.left < 0 || depth > MaxDepth {
 		return false, errTooLarge
 	}
+	if sameFrozen(x, y) {
+		return true, nil
+	}
 	if n, ok := sequence(x); ok {
 		m, ok := sequence(y)
 		if !ok || n.Len() != m.Len() {
@@ -68,6 +71,30 @@ func (e *equality) mappings(a, b keyed, depth int) (bool, error) {
 		return eq && err == nil
 	})
 	return eq && err == nil, err
+}
+
+// sameFrozen reports whether both values rest on one frozen container that
+// neither has written to: two states share whatever no call changed, so that
+// comparing them costs what differs.
+func sameFrozen(x, y starlark.Value) bool {
+	a := frozenOf(x)
+	return a != nil && a == frozenOf(y)
+}
+
+func frozenOf(v starlark.Value) starlark.Value {
+	switch v := v.(type) {
+	case *Object, *Array:
+		return v
+	case *Map:
+		if !v.dirty && v.base != nil {
+			return v.base
+		}
+	case *List:
+		if !v.dirty && v.base != nil {
+			return v.base
+		}
+	}
+	return nil
 }
 
 // sequence views a list-like value.

@@ -1,0 +1,113 @@
+package domains_test
+
+import (
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"understudy/audit"
+	"understudy/sandbox/domains"
+	"understudy/sandbox/proof"
+	"understudy/sandbox/starlark"
+)
+
+// latest is the version that has every rule and tool; the others are tried less.
+const latest = 3
+
+// each runs test for every version of every domain, in parallel.
+func each(t *testing.T, test func(t *testing.T, env audit.Environment, version int)) {
+	t.Helper()
+	for _, name := range domains.Names() {
+		for v := 1; v <= latest; v++ {
+			if raceEnabled && v != latest {
+				continue // the detector slows Starlark tenfold; the run without it tries every version
+			}
+			t.Run(name+"@"+strconv.Itoa(v), func(t *testing.T) {
+				t.Parallel()
+				d, err := starlark.Load(domains.FS(), name, starlark.Options{Version: v})
+				if audit.ErrorCode(err) == audit.CodeNotFound {
+					t.Skipf("not yet written: %v", err)
+				}
+				if err != nil {
+					t.Fatalf("load: %v (%s)", err, audit.ErrorHint(err))
+				}
+				env := starlark.NewEnvironment(d)
+				t.Cleanup(func() { _ = env.Close() })
+				test(t, env, v)
+			})
+		}
+	}
+}
+
+// Tasks are solvable and not solved from the start, their checks notice a
+// spoiled solution, and agents that do nothing or too much score 0.
+func TestTasks(t *testing.T) {
+	each(t, func(t *testing.T, env audit.Environment, version int) {
+		cfg := proof.TaskConfig{}
+		if version != latest {
+			cfg.Values = 1
+		}
+		if raceEnabled {
+			cfg.N = 10
+		}
+		report, err := proof.Tasks(t.Context(), env, cfg)
+		if err != nil {
+			t.Fatalf("prove the tasks: %v (%s)", err, audit.ErrorHint(err))
+		}
+		t.Logf("\n%s", text(report.Print))
+		if len(report.Results) < 40 && !raceEnabled {
+			t.Errorf("%d tasks, want at least 40", len(report.Results))
+		}
+		for _, fault := range report.Faults() {
+			t.Error(fault)
+		}
+		if rate := report.KillRate(); rate < 0.97 {
+			t.Errorf("kill rate %.3f, want at least 0.97; survivors:\n%s", rate, strings.Join(report.Survivors(), "\n"))
+		}
+	})
+}
+
+// Random calls that know the state keep the invariants, and reach every tool and
+// the families that a business has.
+func TestSoak(t *testing.T) {
+	most := 20_000
+	if s := os.Getenv("UNDERSTUDY_SOAK"); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			t.Fatalf("UNDERSTUDY_SOAK: %v", err)
+		}
+		most = n
+	}
+	each(t, func(t *testing.T, env audit.Environment, version int) {
+		calls := most
+		if raceEnabled || version != latest {
+			calls /= 10
+		}
+		report, err := proof.Soak(t.Context(), env, proof.SoakConfig{Calls: calls, Seed: 1})
+		if err != nil {
+			t.Fatalf("soak: %v (%s)", err, audit.ErrorHint(err))
+		}
+		t.Logf("\n%s", text(report.Print))
+		for _, f := range report.Findings {
+			t.Errorf("session %d, call %d, %s %s: %s", f.Session, f.Number, f.Call.Tool, f.Call.Arguments, f.Text)
+		}
+		tools, err := env.Tools(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if calls < most {
+			return // too few for the deepest states
+		}
+		for _, text := range report.Unreached(tools) {
+			t.Error(text)
+		}
+	})
+}
+
+func text(print func(io.Writer)) string {
+	var b strings.Builder
+	print(&b)
+	return b.String()
+}

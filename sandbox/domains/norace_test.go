@@ -1,0 +1,5 @@
+//go:build !race
+
+package domains_test
+
+const raceEnabled = false
