@@ -144,6 +144,10 @@ func (c *comparer) inOrder(lo, hi int) int {
 // align pushes the alignment of two arrays: matched pairs by i, then what is
 // missing, then what is extra. It reports whether an ordered array holds the same
 // elements in another order; all of them are paired then.
+//
+// Among equally good alignments the choice must not depend on which side is the
+// real one, so that the number of differences is symmetric: the side that comes
+// first in canonical order takes the part of x (flip tells that they changed).
 func (c *comparer) align(x, y Value, at here, rule *Rule) (reordered bool) {
 	lo := len(c.pairs)
 	switch rule.Array {
@@ -152,12 +156,25 @@ func (c *comparer) align(x, y Value, at here, rule *Rule) (reordered bool) {
 	case Multiset:
 		c.alignMultiset(x, y, at)
 	default:
-		reordered = c.alignOrdered(x, y, at)
+		flip := order(x, y) > 0
+		if flip {
+			x, y = y, x
+		}
+		reordered = c.alignOrdered(x, y, at, flip)
+		if flip {
+			transpose(c.pairs[lo:])
+		}
 	}
 	slices.SortFunc(c.pairs[lo:], func(p, q pair) int {
 		return cmp.Or(cmp.Compare(p.group(), q.group()), cmp.Compare(p.i, q.i), cmp.Compare(p.j, q.j))
 	})
 	return reordered
+}
+
+func transpose(pairs []pair) {
+	for k, p := range pairs {
+		pairs[k] = pair{p.j, p.i}
+	}
 }
 
 // group orders matched pairs before missing and extra elements.
@@ -226,8 +243,12 @@ func joinHashes(a, b []keyed64, same func(i, j int32) bool, paired func(i, j int
 	return restA, restB
 }
 
-// try is how alike two candidates are, in [0,1], without recording anything.
-func (c *comparer) try(x, y Value, at here) float64 {
+// try is how alike two candidates are, in [0,1], without recording anything. flip
+// says that x is the rehearsed one.
+func (c *comparer) try(x, y Value, at here, flip bool) float64 {
+	if flip {
+		x, y = y, x
+	}
 	c.scoring++
 	next := c.push(at, crumb{index: 0})
 	m := c.value(x, y, next)

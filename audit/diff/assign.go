@@ -83,8 +83,7 @@ const maxPostings = 16
 // greedy pairs long lists in near-linear time: every rehearsed element takes the
 // free real one with which it shares most leaves, rare ones only; what is left
 // is paired by rank, which for numbers under a tolerance is the best there is.
-func (c *comparer) greedy(xs, ys []candidate, at here) []pair {
-	_ = at
+func (c *comparer) greedy(xs, ys []candidate) []pair {
 	var postings []keyed64
 	var leaves []uint64
 	for i, x := range xs {

@@ -125,7 +125,12 @@ func duplicates(keys []keyed64) bool {
 // lists are brought into canonical order first, so that the order in which they
 // were written changes nothing.
 func (c *comparer) alignRest(x, y Value, restX, restY []int32, at here) {
+	lo := len(c.pairs)
 	xs, ys := ordered(x, restX), ordered(y, restY)
+	flip := slices.CompareFunc(xs, ys, func(a, b candidate) int { return order(a.v, b.v) }) > 0
+	if flip {
+		xs, ys = ys, xs
+	}
 	var taken []pair
 	switch {
 	case len(xs) == 0 || len(ys) == 0:
@@ -135,13 +140,13 @@ func (c *comparer) alignRest(x, y Value, restX, restY []int32, at here) {
 		like := make([]float64, 0, len(xs)*len(ys))
 		for _, a := range xs {
 			for _, b := range ys {
-				like = append(like, c.try(a.v, b.v, at))
+				like = append(like, c.try(a.v, b.v, at, flip))
 			}
 		}
 		taken = assign(like, len(xs), len(ys))
 	default:
 		c.flag(FlagApproximate)
-		taken = c.greedy(xs, ys, at)
+		taken = c.greedy(xs, ys)
 	}
 	usedX, usedY := make([]bool, len(xs)), make([]bool, len(ys))
 	for _, p := range taken {
@@ -157,6 +162,9 @@ func (c *comparer) alignRest(x, y Value, restX, restY []int32, at here) {
 		if !used {
 			c.pair(-1, int(ys[j].index))
 		}
+	}
+	if flip {
+		transpose(c.pairs[lo:])
 	}
 }
 

@@ -5,7 +5,7 @@ import "slices"
 // alignOrdered finds the edit script of two arrays: common ends, then the best
 // alignment of the middle. A middle too long for that is split at equal elements
 // first.
-func (c *comparer) alignOrdered(x, y Value, at here) (reordered bool) {
+func (c *comparer) alignOrdered(x, y Value, at here, flip bool) (reordered bool) {
 	prefix, suffix := commonEnds(x, y, Equal)
 	for i := range prefix {
 		c.pair(i, i)
@@ -22,18 +22,18 @@ func (c *comparer) alignOrdered(x, y Value, at here) (reordered bool) {
 	case n == m && c.permuted(x, y, g):
 		return true
 	case n <= maxAssign && m <= maxAssign:
-		c.alignGap(x, y, g, at)
+		c.alignGap(x, y, g, at, flip)
 		return false
 	}
 	hx, hy := c.hashes(x, g.i0, g.i1), c.hashes(y, g.j0, g.j1)
 	next := g
 	for _, anchor := range anchors(hx, hy) {
 		i, j := int(anchor.i)+g.i0, int(anchor.j)+g.j0
-		c.alignGap(x, y, gap{next.i0, i, next.j0, j}, at)
+		c.alignGap(x, y, gap{next.i0, i, next.j0, j}, at, flip)
 		c.pair(i, j)
 		next.i0, next.j0 = i+1, j+1
 	}
-	c.alignGap(x, y, next, at)
+	c.alignGap(x, y, next, at, flip)
 	return false
 }
 
@@ -76,7 +76,7 @@ func (c *comparer) permuted(x, y Value, g gap) bool {
 
 // alignGap aligns a gap so that the sum of likenesses is greatest: the usual
 // dynamic programme. A gap too large or too dear is paired by position.
-func (c *comparer) alignGap(x, y Value, g gap, at here) {
+func (c *comparer) alignGap(x, y Value, g gap, at here, flip bool) {
 	n, m := g.i1-g.i0, g.j1-g.j0
 	if n == 0 || m == 0 || n == 1 && m == 1 {
 		c.positional(g)
@@ -93,7 +93,7 @@ func (c *comparer) alignGap(x, y Value, g gap, at here) {
 	like := make([]float64, n*m)
 	for i := n - 1; i >= 0; i-- {
 		for j := m - 1; j >= 0; j-- {
-			like[i*m+j] = c.try(x.At(g.i0+i), y.At(g.j0+j), at)
+			like[i*m+j] = c.try(x.At(g.i0+i), y.At(g.j0+j), at, flip)
 			best[i*width+j] = max(best[(i+1)*width+j], best[i*width+j+1], like[i*m+j]+best[(i+1)*width+j+1])
 		}
 	}
