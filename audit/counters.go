@@ -15,7 +15,8 @@ type Counter string
 // Counters are what pairs of one prompt group contribute to figures: sparse
 // sums that merge by addition, so that a store can move them by what it really
 // inserted. Each holds N, Σw, Σwx and Σwx² of the pairs that count in it, with
-// w = min(1/π, 10); x is 1 where pairs are only counted.
+// w = min(1/π, 10); x is 1 where pairs are only counted. Calls, masks, confidence
+// bins and whole episodes are plain counts: their w is 1.
 type Counters map[Counter]stat.Cluster
 
 // The counters that are no Figure. Beside these there are the families built by
@@ -123,10 +124,10 @@ func PairCounters(p *Pair) Counters {
 	c := make(Counters, 24)
 	v, w := &p.Verdict, InclusionWeight(p.Action.Inclusion)
 	c.add(CountPairs, 1, w)
-	c.add(CountCalls, float64(1+p.Repeats), w)
+	c.add(CountCalls, float64(1+p.Repeats), 1)
 	switch {
 	case !v.Scored():
-		c.add(MaskedCounter(v.Masked), float64(1+p.Repeats), w)
+		c.add(MaskedCounter(v.Masked), float64(1+p.Repeats), 1)
 		return c
 	case v.Cascaded:
 		c.add(CountCascaded, indicator(v.Severity >= S3), w)
@@ -184,7 +185,7 @@ func (c Counters) addConfidence(p *Pair, w float64) {
 		return
 	}
 	confidence, hit := unit(*p.Action.Rehearsal.Confidence), indicator(p.Verdict.Severity < S3)
-	c.add(ConfidenceCounter(min(int(confidence*ConfidenceBins), ConfidenceBins-1)), hit, w)
+	c.add(ConfidenceCounter(min(int(confidence*ConfidenceBins), ConfidenceBins-1)), hit, 1)
 	c.add(CountBrier, (confidence-hit)*(confidence-hit), w)
 }
 

@@ -141,9 +141,6 @@ func agree(answers []Rehearsal, limits diff.Limits) {
 // execute runs an action in the sandbox, and in its twin where there is one. In
 // an open episode the rehearsed ids of its arguments become the real ones first.
 func (at *Place) execute(ctx context.Context, action *Planned) (sighting, error) {
-	if action.done {
-		return sighting{}, nil
-	}
 	if at.session == nil {
 		return at.recorded(action), nil
 	}

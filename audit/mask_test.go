@@ -80,12 +80,14 @@ func maskings() []masking {
 			return ep
 		}, because: "a canary that the sandbox does not refuse"},
 		{reason: audit.MaskKnownDefect, rules: "defects: [{environment: shop, tool: get_wallet, note: counts twice}]", because: "a listed defect"},
-		{reason: audit.MaskKnownDefect, rules: "defects: [{environment: shop, versions: ['1'], tool: get_wallet, pointer: /wallet, note: counts twice}]",
+		{
+			reason: audit.MaskKnownDefect, rules: "defects: [{environment: shop, versions: ['1'], tool: get_wallet, pointer: /wallet, note: counts twice}]",
 			ep: func() *audit.Episode {
 				ep := read()
 				ep.Actions[0].Rehearsal = answer(`{"wallet":7}`)
 				return ep
-			}, because: "the difference lies where the defect is"},
+			}, because: "the difference lies where the defect is",
+		},
 		{reason: audit.MaskTransient, config: status(audit.StatusRefused, audit.Transient), because: "a time-out of a backend proves nothing"},
 		{reason: audit.MaskTransient, config: status(audit.StatusRefused, audit.Internal), because: "nor does its crash"},
 		{reason: audit.MaskHistory, ep: func() *audit.Episode {

@@ -192,6 +192,9 @@ func (at *Place) pair(action Action, call Digest, effect Effect) Pair {
 // state, one that cannot be judged any more, one that was not drawn. The state
 // behind it is reached all the same where that is possible.
 func (at *Place) skip(ctx context.Context, action *Planned, pairs []Pair) (bool, error) {
+	if action.done {
+		return true, nil
+	}
 	reason, detail := at.mask, at.detail
 	switch {
 	case reason != "":

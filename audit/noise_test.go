@@ -1,0 +1,134 @@
+package audit_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"understudy/audit"
+)
+
+// twins is n pairs whose twins disagree on /at always, on /seen in every 25th,
+// and on the outcome in every 5th.
+func twins(n int) []audit.Pair {
+	pairs := make([]audit.Pair, n)
+	for i := range pairs {
+		observe := func(side int) *audit.Observation {
+			raw := fmt.Sprintf(`{"id":"W1","total":5,"seen":%d,"at":"%d-%d","big":{"a":1,"b":2,"c":3}}`, side*boolInt(i%25 == 0), i, side)
+			return &audit.Observation{Status: audit.StatusOK, Raw: []byte(raw), Evidence: audit.EvidenceExact}
+		}
+		pairs[i] = audit.Pair{Action: audit.Action{Call: audit.Call{Tool: "get"}}, Observation: observe(0), Twin: observe(1)}
+		if i%5 == 4 {
+			pairs[i].Twin = &audit.Observation{Status: audit.StatusRefused, Raw: []byte(`{"error":"busy"}`)}
+		}
+	}
+	return pairs
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func TestNoiseIsLearnedFromTwins(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		twins  int
+		want   []string
+		reason string
+	}{
+		{23, nil, "19 twins whose outcomes agree are too few"},
+		{200, []string{"/at"}, "what always differs is noise, what differs in 4 % is not"},
+	} {
+		learner := audit.NewNoiseLearner(defaults(t))
+		learner.Observe(twins(tc.twins))
+		noise := learner.Freeze()
+		if got := noise.Masks("get"); !slices.Equal(got, tc.want) {
+			t.Errorf("%d twins: masks %v, want %v: %s (%+v)", tc.twins, got, tc.want, tc.reason, noise.Paths)
+		}
+	}
+}
+
+func TestMaskedNoiseIsNotComparedAndShown(t *testing.T) {
+	t.Parallel()
+	learner := audit.NewNoiseLearner(defaults(t))
+	learner.Observe(twins(100))
+	rules, err := defaults(t).WithNoise(learner.Freeze())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rules.Digest() == defaults(t).Digest() {
+		t.Error("learned noise does not change the digest of the rules")
+	}
+	truth := &audit.Observation{Status: audit.StatusOK, Raw: []byte(`{"id":"W1","total":5,"at":"now"}`), Evidence: audit.EvidenceExact}
+	judge := func(raw string) audit.Verdict {
+		return rules.Judge(&audit.Case{Tool: audit.Tool{Name: "get", Effect: audit.Read}, Observation: truth, Rehearsal: answer(raw)})
+	}
+	if v := judge(`{"id":"W1","total":5,"at":"then"}`); v.Severity != audit.S0 || v.Scores.MaskedWeight <= 0 {
+		t.Errorf("%v %+v, want the volatile path masked and its weight shown", v.Severity, v.Scores)
+	}
+	if v := judge(`{"id":"W1","total":6,"at":"then"}`); v.Severity != audit.S3 {
+		t.Errorf("%v, want what is not masked still compared", v.Severity)
+	}
+	if v := judge(`{"error":"busy"}`); v.Severity != audit.S4 {
+		t.Errorf("%v, want the outcome never masked", v.Severity)
+	}
+}
+
+func TestNoiseBeyondItsBudgetIsScored(t *testing.T) {
+	t.Parallel()
+	pairs := make([]audit.Pair, 60)
+	for i := range pairs {
+		observe := func(side int) *audit.Observation {
+			return &audit.Observation{Status: audit.StatusOK, Raw: fmt.Appendf(nil, `{"a":"%d","b":"%d","c":"%d","d":"%d","e":5}`, side, side, side, side)}
+		}
+		pairs[i] = audit.Pair{Action: audit.Action{Call: audit.Call{Tool: "get"}}, Observation: observe(0), Twin: observe(1)}
+	}
+	learner := audit.NewNoiseLearner(defaults(t))
+	learner.Observe(pairs)
+	noise := learner.Freeze()
+	if n := len(noise.Masks("get")); n != 1 {
+		t.Errorf("%d of four volatile fifths masked, want one: the budget is 30 %% of the weight", n)
+	}
+	rules, err := defaults(t).WithNoise(noise)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := rules.Judge(&audit.Case{Tool: audit.Tool{Name: "get"}, Observation: pairs[0].Observation, Rehearsal: answer(`{"a":"0","b":"0","c":"0","d":"0","e":5}`)})
+	if v.Scores.MaskedWeight > .3 || !slices.Contains(v.Flags, audit.FlagMaskCapped) {
+		t.Errorf("masked weight %v, flags %v: want it capped and said", v.Scores.MaskedWeight, v.Flags)
+	}
+}
+
+// An environment that is not deterministic is executed twice, from the same
+// state with another clock and seed.
+func TestTwinsAreExecuted(t *testing.T) {
+	t.Parallel()
+	env := faulty{
+		Environment: shop(t, 1),
+		info:        func(info *audit.EnvironmentInfo) { info.Deterministic = false },
+	}
+	var starts []audit.Start
+	env.open = func(start audit.Start) error { starts = append(starts, start); return nil }
+	calls := 0
+	env.called = func(_ context.Context, _ int, _ audit.Call, o *audit.Observation) error {
+		calls++
+		o.Raw = fmt.Appendf(nil, `{"wallet":%d}`, calls)
+		return nil
+	}
+	p := episode(t, newAuditor(t, audit.Config{Opener: opener{"shop": env}}), read())[0]
+	if p.Twin == nil || string(p.Twin.Raw) == string(p.Observation.Raw) {
+		t.Fatalf("twin %v beside %s", p.Twin, p.Observation.Raw)
+	}
+	if len(starts) != 2 || starts[0].Seed == starts[1].Seed {
+		t.Errorf("starts %+v, want two with different seeds", starts)
+	}
+	calls = 0
+	p = episode(t, newAuditor(t, audit.Config{Opener: opener{"shop": env}, NoTwins: true}), read())[0]
+	if p.Twin != nil || calls != 1 {
+		t.Errorf("%d calls with twins switched off", calls)
+	}
+}
