@@ -36,27 +36,44 @@ type Lock struct {
 // It returns a *HeldError when another process (or another Lock of this one)
 // holds it.
 func Acquire(path string) (*Lock, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("open lock file: %w", err)
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		defer f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, &HeldError{Path: path, PID: readPID(path)}
+	for {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+		if err != nil {
+			return nil, fmt.Errorf("open lock file: %w", err)
 		}
-		return nil, fmt.Errorf("lock %s: %w", path, err)
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case errors.Is(err, unix.EWOULDBLOCK):
+			f.Close()
+			return nil, &HeldError{Path: path, PID: readPID(path)}
+		case err != nil:
+			f.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		case !stands(f, path):
+			f.Close() // the former holder removed it between our open and our lock
+			continue
+		}
+		l := &Lock{file: f}
+		if err := l.writePID(); err != nil {
+			f.Close()
+			return nil, fmt.Errorf("write lock file: %w", err)
+		}
+		return l, nil
 	}
-	l := &Lock{file: f}
-	if err := l.writePID(); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("write lock file: %w", err)
-	}
-	return l, nil
 }
 
-// Release gives the lock back. The file stays: removing it would let two
-// processes lock two files of one name.
+func stands(f *os.File, path string) bool {
+	held, err1 := f.Stat()
+	named, err2 := os.Stat(path)
+	return err1 == nil && err2 == nil && os.SameFile(held, named)
+}
+
+// Remove gives the lock back and removes the file.
+func (l *Lock) Remove() error {
+	return errors.Join(os.Remove(l.file.Name()), l.file.Close())
+}
+
+// Release gives the lock back. The file stays.
 func (l *Lock) Release() error {
 	if err := l.file.Truncate(0); err != nil {
 		l.file.Close()

@@ -87,16 +87,31 @@ func Start(ctx context.Context, cfg Config) (_ *Cluster, err error) {
 	if c.owner, err = ownerOf(c.data()); err != nil {
 		return nil, err
 	}
-	if err := makeFolder(cfg.Dir, c.owner); err != nil {
+	fresh, err := makeFolder(cfg.Dir, c.owner)
+	if err != nil {
 		return nil, err
 	}
 	if c.lock, err = claim(filepath.Join(cfg.Dir, "postgres.lock")); err != nil {
 		return nil, err
 	}
 	if err := c.start(ctx); err != nil {
-		return nil, errors.Join(err, c.Stop(ctx))
+		return nil, errors.Join(err, c.abandon(ctx, fresh))
 	}
 	return c, nil
+}
+
+// abandon stops what a failed Start began, and removes the data folder that it
+// made, unless there is something in it.
+func (c *Cluster) abandon(ctx context.Context, fresh bool) error {
+	if !fresh || c.made {
+		return c.Stop(ctx)
+	}
+	err := errors.Join(c.lock.Remove(), os.RemoveAll(c.log()))
+	c.lock = nil
+	if empty := os.Remove(c.cfg.Dir); empty != nil {
+		return err // somebody else uses the folder too
+	}
+	return err
 }
 
 // URL names the cluster's database for pgx.

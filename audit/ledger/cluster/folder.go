@@ -29,24 +29,29 @@ const (
 // errMemoryInUse is returned while processes of a killed server still run.
 var errMemoryInUse = errors.New("processes of an earlier server still run")
 
-// makeFolder makes the data folder and shows that it can be written and that
-// the cluster's owner can enter it.
-func makeFolder(dir string, own owner) error {
+// makeFolder makes the data folder where there is none, says whether it did, and
+// shows that it can be written and that the cluster's owner can enter it.
+func makeFolder(dir string, own owner) (fresh bool, err error) {
+	if err := own.reach(dir); err != nil {
+		return false, err
+	}
 	mode := os.FileMode(0o700)
 	if own.dropped {
 		mode = 0o711 // the server's user passes through; it reads only what is its own
 	}
+	_, err = os.Stat(dir)
+	fresh = errors.Is(err, os.ErrNotExist)
 	if err := os.MkdirAll(dir, mode); err != nil {
-		return notWritable(dir, err)
+		return false, notWritable(dir, err)
 	}
 	probe, err := os.CreateTemp(dir, ".writable-")
 	if err != nil {
-		return notWritable(dir, err)
+		return false, notWritable(dir, err)
 	}
 	if err := errors.Join(probe.Close(), os.Remove(probe.Name())); err != nil {
-		return notWritable(dir, err)
+		return false, notWritable(dir, err)
 	}
-	return own.reach(dir)
+	return fresh, nil
 }
 
 func notWritable(dir string, err error) error {

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+)
+
+// command is one subcommand.
+type command struct {
+	name    string
+	args    string // of the usage line
+	summary string // one line, a verb first
+	example string // a whole command line
+	// setup registers the command's own flags, beside the settings that every
+	// command knows, and returns what runs. nil: this build does not have it.
+	setup func(*flag.FlagSet) runFunc
+}
+
+// runFunc does a command's work. Its error decides the exit status (exit.go).
+type runFunc func(ctx context.Context, inv *invocation) error
+
+// invocation is one run of a command.
+type invocation struct {
+	surroundings
+	config Config
+	args   []string // what is left after the flags
+	log    *slog.Logger
+}
+
+// commands are the subcommands in the order of help.
+func commands() []command {
+	return []command{
+		demoCommand(),
+		serveCommand(),
+		{name: "worker", summary: "audit queued episodes", example: "understudy worker --nats-url nats://queue:4222"},
+		{name: "audit", summary: "audit episodes of a file, or sampled live", example: "understudy audit episodes.jsonl"},
+		{name: "import", summary: "read recorded trajectories into the ledger", example: "understudy import runs/*.json"},
+		{name: "train", summary: "train a policy with calibration rewards", example: "understudy train recipe.yaml"},
+		{name: "eval", summary: "run a policy on a domain's tasks", example: "understudy eval --policy checkpoint/"},
+		{name: "rehearse", summary: "answer tool calls in the REHEARSE role", example: "understudy rehearse --policy checkpoint/"},
+		{name: "gate", summary: "decide about a release: exit 0 pass, 1 fail, 2 inconclusive", example: "understudy gate policy.yaml --run nightly"},
+		{name: "report", summary: "print a run's figures", example: "understudy report nightly"},
+		{name: "probe", summary: "ask both sides the same read-only calls", example: "understudy probe retail"},
+		{name: "sandbox", summary: "list, check and call the executable environments", example: "understudy sandbox list"},
+		verifyCommand(),
+		migrateCommand(),
+		benchCommand(),
+		versionCommand(),
+		helpCommand(),
+	}
+}
+
+func commandNames() []string {
+	var names []string
+	for _, c := range commands() {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// execute reads the command's flags and settings and runs it.
+func (c command) execute(ctx context.Context, args []string, sys surroundings) error {
+	fs := flag.NewFlagSet(c.name, flag.ContinueOnError)
+	fs.SetOutput(io.Discard) // faults are reported once, by report
+	given := registerSettings(fs)
+	var run runFunc
+	if c.setup != nil {
+		run = c.setup(fs)
+	}
+	rest, err := parse(fs, args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		c.printHelp(sys.stdout, fs)
+		return err
+	case err != nil:
+		return c.flagError(err, fs)
+	case run == nil:
+		return usageError(c.name+" is not in this build", "understudy help lists the commands that are")
+	}
+	cfg, err := loadConfig(given, sys.env)
+	if err != nil {
+		return err
+	}
+	log, err := newLogger(sys, cfg)
+	if err != nil {
+		return err
+	}
+	return run(ctx, &invocation{surroundings: sys, config: cfg, args: rest, log: log})
+}
+
+// parse lets flags stand before and after the other arguments; "--" ends them.
+func parse(fs *flag.FlagSet, args []string) ([]string, error) {
+	var rest, literal []string
+	if end := slices.Index(args, "--"); end >= 0 {
+		args, literal = args[:end], args[end+1:]
+	}
+	for len(args) > 0 {
+		if err := fs.Parse(args); err != nil {
+			return nil, err
+		}
+		if args = fs.Args(); len(args) > 0 {
+			rest, args = append(rest, args[0]), args[1:]
+		}
+	}
+	return append(rest, literal...), nil
+}
+
+// flagError names the flag that was meant.
+func (c command) flagError(err error, fs *flag.FlagSet) error {
+	unknown, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
+	if !ok {
+		return usageError(c.name+": "+err.Error(), "understudy help "+c.name)
+	}
+	var names []string
+	fs.VisitAll(func(f *flag.Flag) { names = append(names, "--"+f.Name) })
+	return usageError(c.name+": unknown flag --"+strings.TrimLeft(unknown, "-"), suggest("--"+strings.TrimLeft(unknown, "-"), names))
+}
+
+// printHelp explains the command: its own flags first, the settings by name.
+func (c command) printHelp(w io.Writer, fs *flag.FlagSet) {
+	fmt.Fprintf(w, "understudy %s: %s\n\nusage: understudy %s\nexample: %s\n",
+		c.name, c.summary, strings.TrimSpace(c.name+" "+c.args+" [flags]"), c.example)
+	if c.setup == nil {
+		fmt.Fprintln(w, "\nThis build does not have it yet.")
+		return
+	}
+	known := map[string]bool{"config": true}
+	cfg := Config{}
+	for _, s := range settings(&cfg) {
+		known[s.flag] = true
+	}
+	var own []*flag.Flag
+	fs.VisitAll(func(f *flag.Flag) {
+		if !known[f.Name] {
+			own = append(own, f)
+		}
+	})
+	if len(own) > 0 {
+		fmt.Fprintln(w, "\nflags:")
+	}
+	for _, f := range own {
+		fmt.Fprintf(w, "  --%-22s %s (default %s)\n", f.Name, f.Usage, f.DefValue)
+	}
+	fmt.Fprintln(w, "\nsettings, for every command (understudy help config says more):")
+	printSettings(w)
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"understudy/audit/ledger/cluster"
+)
+
+// Config is the program's configuration. Each field is a flag (--data-dir), an
+// environment variable (UNDERSTUDY_DATA_DIR) and a key of the YAML file
+// (data_dir), from one tag; setting.go reads them in that order of precedence.
+type Config struct {
+	DataDir             string        `setting:"data-dir"             default:""               help:"folder of the private PostgreSQL and JetStream; by default one in your home"`
+	DatabaseURL         secret        `setting:"database-url"         default:""               help:"PostgreSQL to use instead of the private one: postgres://user:password@host/database"`
+	NATSURL             secret        `setting:"nats-url"             default:""               help:"NATS server with JetStream to use instead of the one in process: nats://host:4222"`
+	Listen              string        `setting:"listen"               default:"127.0.0.1:8080" help:"address of the API and the dashboard; port 0 takes a free one"`
+	DatabaseConnections int           `setting:"database-connections" default:"10"             help:"connections to PostgreSQL at once"`
+	StopTimeout         time.Duration `setting:"stop-timeout"         default:"20s"            help:"how long a stopping program finishes what it holds"`
+	LogLevel            string        `setting:"log-level"            default:"info"           help:"debug, info, warn or error"`
+	LogFormat           string        `setting:"log-format"           default:"auto"           help:"text, json, or auto: text on a terminal"`
+}
+
+// Default is the configuration that nothing was said about.
+func Default() Config {
+	var c Config
+	for _, s := range settings(&c) {
+		if err := s.set(s.initial); err != nil {
+			panic(err) // a default of ours that its own type refuses
+		}
+	}
+	return c
+}
+
+// Validate lists every fault at once.
+func (c Config) Validate() error {
+	var faults []error
+	fault := func(setting, format string, args ...any) {
+		faults = append(faults, fmt.Errorf(setting+": "+format, args...))
+	}
+	if host, port, err := net.SplitHostPort(c.Listen); err != nil {
+		fault("listen", "%q is no address: write host:port, such as 127.0.0.1:8080", c.Listen)
+	} else if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		fault("listen", "port %q of %q is not between 0 and 65535", port, net.JoinHostPort(host, port))
+	}
+	if c.DatabaseURL != "" {
+		if _, err := pgxpool.ParseConfig(string(c.DatabaseURL)); err != nil {
+			fault("database-url", "%s is no PostgreSQL URL: write postgres://user:password@host:5432/database", c.DatabaseURL)
+		}
+	}
+	for server := range strings.SplitSeq(string(c.NATSURL), ",") {
+		if scheme, _, found := strings.Cut(strings.TrimSpace(server), "://"); c.NATSURL != "" && (!found || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, scheme)) {
+			fault("nats-url", "%s is no NATS URL: write nats://host:4222", secret(server))
+		}
+	}
+	if c.DatabaseConnections < 2 || c.DatabaseConnections > 1000 {
+		fault("database-connections", "%d is not between 2 and 1000", c.DatabaseConnections)
+	}
+	if c.StopTimeout <= 0 {
+		fault("stop-timeout", "%s is not positive", c.StopTimeout)
+	}
+	if !slices.Contains([]string{"debug", "info", "warn", "error"}, c.LogLevel) {
+		fault("log-level", "%q is none of debug, info, warn, error", c.LogLevel)
+	}
+	if !slices.Contains([]string{"auto", "text", "json"}, c.LogFormat) {
+		fault("log-format", "%q is none of auto, text, json", c.LogFormat)
+	}
+	return errors.Join(faults...)
+}
+
+// defaultDataDir is the user's data folder, or, where the private PostgreSQL
+// could not live there (root's home is closed to other users, and PostgreSQL does
+// not run as root) or there is no home, one for the whole system.
+func defaultDataDir(env func(string) (string, bool)) string {
+	if data, _ := env("XDG_DATA_HOME"); filepath.IsAbs(data) && cluster.Reachable(data) == nil {
+		return filepath.Join(data, "understudy")
+	}
+	if home, _ := env("HOME"); filepath.IsAbs(home) && cluster.Reachable(home) == nil {
+		return filepath.Join(home, ".local", "share", "understudy")
+	}
+	if os.Geteuid() == 0 {
+		return "/var/lib/understudy"
+	}
+	return filepath.Join(os.TempDir(), "understudy-"+strconv.Itoa(os.Getuid()))
+}

@@ -1,0 +1,102 @@
+// Command understudy audits how faithfully a policy that rehearses its
+// environment stands in for the real one. `understudy help` lists what it can
+// do; this package alone wires the packages that do it.
+//
+// main.go reads the command line, command.go lists the commands (one file each),
+// config.go and setting.go hold the configuration, resources.go opens the ledger
+// and the transport, service.go is Main, what `serve` and end-to-end tests run.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"understudy/audit"
+)
+
+// errInterrupted is the cause of a context that a signal ended.
+var errInterrupted = errors.New("interrupted")
+
+func main() {
+	ctx, stop := interruptible(context.Background())
+	status := execute(ctx, os.Args[1:], system())
+	stop()
+	os.Exit(status)
+}
+
+// interruptible ends the context with the first SIGINT or SIGTERM, so that work
+// is finished in order; the second one ends the program as it would have anyway.
+func interruptible(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		select {
+		case <-signals:
+			cancel(errInterrupted)
+		case <-ctx.Done():
+		}
+		signal.Stop(signals)
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// surroundings is what a command sees of the process that it runs in.
+type surroundings struct {
+	env            func(string) (string, bool)
+	stdout, stderr io.Writer
+	terminal       bool // stderr is one
+}
+
+// execute runs one command line and returns the exit status.
+func execute(ctx context.Context, args []string, sys surroundings) int {
+	err := dispatch(ctx, args, sys)
+	if errors.Is(err, flag.ErrHelp) {
+		return exitOK
+	}
+	if err != nil {
+		report(sys.stderr, err)
+	}
+	return exitStatus(err)
+}
+
+// report prints an error for people: what is wrong, and what to do.
+func report(w io.Writer, err error) {
+	fmt.Fprintln(w, "understudy:", strings.ReplaceAll(err.Error(), "\n", "\n  "))
+	if hint := audit.ErrorHint(err); hint != "" {
+		fmt.Fprintln(w, "hint:", hint)
+	}
+}
+
+func dispatch(ctx context.Context, args []string, sys surroundings) error {
+	if len(args) == 0 {
+		printCommands(sys.stderr)
+		return usageError("name a command", "understudy help")
+	}
+	name, rest := args[0], args[1:]
+	if slices.Contains([]string{"-h", "-help", "--help"}, name) {
+		name, rest = "help", nil
+	}
+	if name == "--version" {
+		name = "version"
+	}
+	for _, c := range commands() {
+		if c.name == name {
+			return c.execute(ctx, rest, sys)
+		}
+	}
+	return usageError("unknown command "+name, suggest(name, commandNames()))
+}
+
+// usageError is a fault of the command line, the environment or the file.
+func usageError(message, hint string) error {
+	return &audit.Error{Code: audit.CodeInvalid, Message: message, Hint: hint}
+}

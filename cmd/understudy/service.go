@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"understudy/audit"
+	"understudy/web"
+)
+
+// Main is the running program: `serve` runs one, and an end-to-end test starts
+// its own on port 0. Run opens everything and returns when it serves, Wait
+// blocks until ctx ends or a part fails, Close stops it all in order.
+type Main struct {
+	Config Config
+	Logger *slog.Logger
+
+	resources *resources
+	listener  net.Listener
+	server    *http.Server
+	failed    chan error // of the HTTP server; at most one
+	stopping  sync.Once
+	stopErr   error
+}
+
+// Run starts m. On an error nothing is left running.
+func (m *Main) Run(ctx context.Context) error {
+	m.Logger.InfoContext(ctx, "configuration", slog.Any("config", m.Config), slog.String("digest", m.Config.Digest().String()))
+	var err error
+	if m.listener, err = listen(ctx, m.Config.Listen); err != nil {
+		return err // first: it is the cheapest thing that can fail
+	}
+	if m.resources, err = openResources(ctx, m.Config, m.Logger); err != nil {
+		return errors.Join(err, m.listener.Close())
+	}
+	if err := recordConfiguration(ctx, m.resources.pool, m.Config); err != nil {
+		return errors.Join(err, m.listener.Close(), m.resources.close(ctx))
+	}
+	m.server = &http.Server{
+		Handler:           web.New(web.Config{Version: versionText(), Ready: m.ready, Logger: m.Logger}),
+		ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:          slog.NewLogLogger(m.Logger.Handler(), slog.LevelWarn),
+	}
+	m.failed = make(chan error, 1)
+	go func() {
+		if err := m.server.Serve(m.listener); !errors.Is(err, http.ErrServerClosed) {
+			m.failed <- err
+		}
+		close(m.failed)
+	}()
+	m.Logger.InfoContext(ctx, "serving", slog.String("url", m.URL()))
+	return nil
+}
+
+// URL is where m serves.
+func (m *Main) URL() string { return "http://" + m.listener.Addr().String() }
+
+// Wait returns nil when ctx ends, or the error of the part that failed first.
+func (m *Main) Wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-m.failed:
+		return fmt.Errorf("serve: %w", err)
+	case <-m.resources.failed():
+		return &audit.Error{
+			Code:    audit.CodeInfrastructure,
+			Message: "the private PostgreSQL ended by itself",
+			Hint:    "look into postgres.log in " + m.Config.DataDir + "; starting again recovers what was committed",
+		}
+	}
+}
+
+// Close lets requests finish for Config.StopTimeout, then ends everything. It
+// may be called twice, and outlives ctx's cancellation.
+func (m *Main) Close(ctx context.Context) error {
+	m.stopping.Do(func() {
+		if m.server == nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.Config.StopTimeout)
+		defer cancel()
+		err := m.server.Shutdown(ctx)
+		if err != nil {
+			err = errors.Join(fmt.Errorf("requests did not finish in %s: %w", m.Config.StopTimeout, err), m.server.Close())
+		}
+		serving := <-m.failed // closed when the serving goroutine is gone
+		m.stopErr = errors.Join(err, serving, m.resources.close(ctx))
+		m.Logger.InfoContext(ctx, "stopped")
+	})
+	return m.stopErr
+}
+
+// ready returns nil while the ledger answers and the transport is connected.
+func (m *Main) ready(ctx context.Context) error {
+	if err := m.resources.pool.Ping(ctx); err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	if !m.resources.nats.IsConnected() {
+		return errors.New("transport: not connected")
+	}
+	return nil
+}
+
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, &audit.Error{
+			Code: audit.CodeInfrastructure, Err: rootCause(err),
+			Message: "cannot listen on " + address,
+			Hint:    "choose another address with --listen (port 0 takes a free one)",
+		}
+	}
+	return listener, nil
+}

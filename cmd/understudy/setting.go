@@ -1,0 +1,180 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"understudy/audit"
+)
+
+const envPrefix = "UNDERSTUDY_"
+
+// setting is one field of Config with its names.
+type setting struct {
+	flag    string // data-dir
+	env     string // UNDERSTUDY_DATA_DIR
+	key     string // data_dir
+	initial string
+	help    string
+	value   reflect.Value
+}
+
+// settings are the fields of c, addressable.
+func settings(c *Config) []setting {
+	v := reflect.ValueOf(c).Elem()
+	var all []setting
+	for i := range v.NumField() {
+		tag := v.Type().Field(i).Tag
+		name := tag.Get("setting")
+		key := strings.ReplaceAll(name, "-", "_")
+		all = append(all, setting{
+			flag: name, env: envPrefix + strings.ToUpper(key), key: key,
+			initial: tag.Get("default"), help: tag.Get("help"), value: v.Field(i),
+		})
+	}
+	return all
+}
+
+// set reads text into the field.
+func (s setting) set(text string) error {
+	switch target := s.value.Addr().Interface().(type) {
+	case *string:
+		*target = text
+	case *secret:
+		*target = secret(text)
+	case *int:
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Errorf("%q is no whole number", text)
+		}
+		*target = n
+	case *time.Duration:
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return fmt.Errorf("%q is no duration, such as 20s", text)
+		}
+		*target = d
+	default:
+		panic(fmt.Sprintf("setting %s has the type %s", s.flag, s.value.Type()))
+	}
+	return nil
+}
+
+// text is the field as people may see it.
+func (s setting) text() string { return fmt.Sprint(s.value.Interface()) }
+
+// registerSettings makes every setting, and --config, a flag of fs. What the
+// command line gives is in the map after fs.Parse, by flag name.
+func registerSettings(fs *flag.FlagSet) map[string]string {
+	given := map[string]string{}
+	keep := func(name, usage string) {
+		fs.Func(name, usage, func(text string) error {
+			given[name] = text
+			return nil
+		})
+	}
+	keep("config", "YAML file of settings; by default understudy.yaml, where there is one")
+	c := Config{}
+	for _, s := range settings(&c) {
+		keep(s.flag, s.help)
+	}
+	return given
+}
+
+// LogValue lists the effective settings, secrets redacted.
+func (c Config) LogValue() slog.Value {
+	var attrs []slog.Attr
+	for _, s := range settings(&c) {
+		attrs = append(attrs, slog.String(s.key, s.text()))
+	}
+	return slog.GroupValue(attrs...)
+}
+
+// Effective is the configuration as canonical JSON, secrets redacted: what is
+// stored, and what Digest is the digest of.
+func (c Config) Effective() []byte {
+	values := map[string]string{}
+	for _, s := range settings(&c) {
+		values[s.key] = s.text()
+	}
+	text, err := json.Marshal(values) // sorts the keys
+	if err != nil {
+		panic(err) // strings always marshal
+	}
+	return text
+}
+
+// Digest names the effective configuration in results.
+func (c Config) Digest() audit.Digest { return sha256.Sum256(c.Effective()) }
+
+// secret is a setting that may hold a password. Printing it, in any way, leaves
+// the password out.
+type secret string
+
+// String is the secret without what is secret about it.
+func (s secret) String() string {
+	var shown []string
+	for part := range strings.SplitSeq(string(s), ",") {
+		shown = append(shown, redact(part))
+	}
+	return strings.Join(shown, ",")
+}
+
+// LogValue keeps the password out of logs.
+func (s secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// MarshalJSON keeps the password out of JSON.
+func (s secret) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
+
+func redact(text string) string {
+	if text == "" {
+		return ""
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" && u.Path == "" || u.Scheme == "" {
+		return "xxxxx" // a keyword string or a broken URL: no telling where a password is
+	}
+	if _, has := u.User.Password(); u.User != nil && !has && u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		u.User = url.User("xxxxx") // NATS takes a token in the user's place
+	}
+	query := u.Query()
+	for name := range query {
+		if strings.Contains(name, "password") {
+			query.Set(name, "xxxxx")
+		}
+	}
+	u.RawQuery = query.Encode()
+	return u.Redacted()
+}
+
+func printSettings(w io.Writer) {
+	c := Config{}
+	for _, s := range settings(&c) {
+		initial := ""
+		if s.initial != "" {
+			initial = " (default " + s.initial + ")"
+		}
+		fmt.Fprintf(w, "  --%-22s %s%s\n", s.flag, s.help, initial)
+	}
+	fmt.Fprintf(w, "  --%-22s %s\n", "config", "YAML file of settings (default understudy.yaml, where there is one)")
+}
+
+func printConfigHelp(w io.Writer) {
+	fmt.Fprint(w, "Settings are read from flags, then the environment, then a YAML file, then defaults.\n\n")
+	fmt.Fprintf(w, "%-24s %-34s %-22s %s\n", "flag", "environment", "YAML key", "default")
+	c := Config{}
+	for _, s := range settings(&c) {
+		fmt.Fprintf(w, "--%-22s %-34s %-22s %s\n    %s\n", s.flag, s.env, s.key, s.initial, s.help)
+	}
+	fmt.Fprint(w, "\nThe file is named by --config or UNDERSTUDY_CONFIG; else ./understudy.yaml is read where there is one.\n"+
+		"example:\n\n  database_url: postgres://auditor@db.example/ledger\n  listen: 0.0.0.0:8080\n")
+}
