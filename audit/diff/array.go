@@ -144,10 +144,6 @@ func (c *comparer) inOrder(lo, hi int) int {
 // align pushes the alignment of two arrays: matched pairs by i, then what is
 // missing, then what is extra. It reports whether an ordered array holds the same
 // elements in another order; all of them are paired then.
-//
-// Among equally good alignments the choice must not depend on which side is the
-// real one, so that the number of differences is symmetric: the side that comes
-// first in canonical order takes the part of x (flip tells that they changed).
 func (c *comparer) align(x, y Value, at here, rule *Rule) (reordered bool) {
 	lo := len(c.pairs)
 	switch rule.Array {
@@ -156,14 +152,7 @@ func (c *comparer) align(x, y Value, at here, rule *Rule) (reordered bool) {
 	case Multiset:
 		c.alignMultiset(x, y, at)
 	default:
-		flip := order(x, y) > 0
-		if flip {
-			x, y = y, x
-		}
-		reordered = c.alignOrdered(x, y, at, flip)
-		if flip {
-			transpose(c.pairs[lo:])
-		}
+		reordered = c.alignOrdered(x, y, at)
 	}
 	slices.SortFunc(c.pairs[lo:], func(p, q pair) int {
 		return cmp.Or(cmp.Compare(p.group(), q.group()), cmp.Compare(p.i, q.i), cmp.Compare(p.j, q.j))

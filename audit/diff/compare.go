@@ -12,9 +12,11 @@ func Compare(rules *Rules, realValue, rehearsed Value, ids *Bijection) Compariso
 	if ids == nil {
 		ids = &Bijection{}
 	}
-	c := comparer{rules: rules, ids: ids, shape: newShapes(), seed: maphash.MakeSeed()}
+	c := comparer{rules: rules, ids: ids, seed: maphash.MakeSeed()}
+	c.shape.init()
+	c.path, c.pairs, c.places = c.pathBuf[:0], c.pairsBuf[:0], c.placesBuf[:0]
 	if rules != nil {
-		c.places = enter(c.placesBuf[:0], rules.root)
+		c.places = enter(c.places, rules.root)
 	}
 	if realValue.DuplicateKeys() || rehearsed.DuplicateKeys() {
 		c.flag(FlagDuplicateKey)
@@ -32,16 +34,18 @@ type comparer struct {
 	seed  maphash.Seed
 
 	places    []*place // a stack of sets; here says which is on top
-	placesBuf [16]*place
+	placesBuf [32]*place
 	merged    map[[2]*Rule]*Rule
 	path      []crumb
+	pathBuf   [12]crumb
 
 	scoring int // > 0 while candidates are tried: no differences, no shape, no binding
 	work    int // spent on candidates; see maxWork
 	silent  int // > 0 below an array that is reported as a whole: no differences
 
-	pairs []pair // a stack of alignments
-	buf   []byte // scratch
+	pairs    []pair // a stack of alignments
+	pairsBuf [32]pair
+	buf      []byte // scratch
 
 	out Comparison
 }

@@ -24,6 +24,7 @@ func Decode(raw []byte, limits Limits) (Value, error) {
 		doc:    &doc{src: raw, nodes: make([]node, 0, size), kids: make([]uint32, 0, size)},
 		limits: limits,
 	}
+	p.open = p.openBuf[:0]
 	if err := p.document(); err != nil {
 		return Value{}, err
 	}
@@ -48,7 +49,8 @@ type parser struct {
 	pos       int
 	leaves    int
 	open      []uint32 // finished children of the containers that are still open
-	nonFinite int      // 1 + offset of the first NaN or Infinity
+	openBuf   [64]uint32
+	nonFinite int // 1 + offset of the first NaN or Infinity
 }
 
 func (p *parser) fail(class DecodeClass, message string) error {

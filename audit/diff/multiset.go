@@ -20,14 +20,12 @@ func (c *comparer) alignMultiset(x, y Value, at here) {
 // on one side cannot tell elements apart: the array is then a multiset. Elements
 // without a key, and those whose key is a renamed id, go by likeness.
 func (c *comparer) alignKeyed(x, y Value, at here, rule *Rule) {
-	next := c.push(at, crumb{index: 0})
-	renamed := c.keyIsID(next, rule)
-	c.pop(next)
-	kx, restX := c.keys(x, rule, nil)
-	translate := c.ids
-	if !renamed {
-		translate = nil
+	var translate *Bijection
+	renamed := c.keyIsID(at, rule)
+	if renamed {
+		translate = c.ids
 	}
+	kx, restX := c.keys(x, rule, nil)
 	ky, restY := c.keys(y, rule, translate)
 	if duplicates(kx) || duplicates(ky) {
 		if c.scoring == 0 {
@@ -51,23 +49,26 @@ func (c *comparer) alignKeyed(x, y Value, at here, rule *Rule) {
 	c.alignRest(x, y, restX, restY, at)
 }
 
-// keyIsID reports whether some key field is compared under the rule id.
+// keyIsID reports whether some key field of an array's elements is compared under
+// the rule id.
 func (c *comparer) keyIsID(at here, rule *Rule) bool {
-	if c.rules == nil {
+	if c.rules == nil || !c.rules.hasIDs {
 		return false
 	}
+	element := c.push(at, crumb{index: 0})
+	defer c.pop(element)
 	for _, field := range rule.Fields {
 		tokens, err := parsePointer(fieldPointer(field))
 		if err != nil {
 			continue
 		}
-		place := at
+		place := element
 		for _, token := range tokens {
 			place = c.push(place, crumb{name: []byte(token)})
 		}
 		isID := c.rule(place).Class == ID
 		c.path = c.path[:len(c.path)-len(tokens)]
-		c.places = c.places[:at.hi]
+		c.places = c.places[:element.hi]
 		if isID {
 			return true
 		}
@@ -95,11 +96,15 @@ func (c *comparer) appendKey(element Value, rule *Rule, ids *Bijection) bool {
 	c.buf = c.buf[:0]
 	for _, field := range rule.Fields {
 		value, ok := element.Get(field)
-		if !ok {
-			value, ok = element.Lookup(fieldPointer(field))
+		if !ok && field[0] == '/' {
+			value, ok = element.Lookup(field)
 		}
 		if !ok {
 			return false
+		}
+		if ids.Len() == 0 {
+			c.buf = appendCanonical(c.buf, value)
+			continue
 		}
 		if realID, ok := ids.Real(string(value.JSON())); ok {
 			if translated, err := Decode([]byte(realID), Limits{}); err == nil {

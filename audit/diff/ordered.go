@@ -3,9 +3,8 @@ package diff
 import "slices"
 
 // alignOrdered finds the edit script of two arrays: common ends, then the best
-// alignment of the middle. A middle too long for that is split at equal elements
-// first.
-func (c *comparer) alignOrdered(x, y Value, at here, flip bool) (reordered bool) {
+// alignment of the middle.
+func (c *comparer) alignOrdered(x, y Value, at here) (reordered bool) {
 	prefix, suffix := commonEnds(x, y, Equal)
 	for i := range prefix {
 		c.pair(i, i)
@@ -21,9 +20,27 @@ func (c *comparer) alignOrdered(x, y Value, at here, flip bool) (reordered bool)
 		return false
 	case n == m && c.permuted(x, y, g):
 		return true
-	case n <= maxAssign && m <= maxAssign:
+	}
+	// Among equally good alignments the choice must not depend on which side is
+	// the real one, so that the number of differences is symmetric: the side that
+	// comes first in canonical order takes the part of x.
+	lo, flip := len(c.pairs), order(x, y) > 0
+	if flip {
+		x, y, g = y, x, gap{g.j0, g.j1, g.i0, g.i1}
+	}
+	c.alignMiddle(x, y, g, at, flip)
+	if flip {
+		transpose(c.pairs[lo:])
+	}
+	return false
+}
+
+// alignMiddle aligns a gap as a whole where that can be done well, else between
+// anchors.
+func (c *comparer) alignMiddle(x, y Value, g gap, at here, flip bool) {
+	if g.i1-g.i0 <= maxAssign && g.j1-g.j0 <= maxAssign {
 		c.alignGap(x, y, g, at, flip)
-		return false
+		return
 	}
 	hx, hy := c.hashes(x, g.i0, g.i1), c.hashes(y, g.j0, g.j1)
 	next := g
@@ -34,7 +51,6 @@ func (c *comparer) alignOrdered(x, y Value, at here, flip bool) (reordered bool)
 		next.i0, next.j0 = i+1, j+1
 	}
 	c.alignGap(x, y, next, at, flip)
-	return false
 }
 
 // gap is a range of either array between two equal elements.

@@ -14,6 +14,7 @@ type Rules struct {
 	patterns []pattern // least specific first
 	root     *place
 	regexes  []regexRule // the first that matches wins
+	hasIDs   bool        // some rule is id
 }
 
 // place is a node of the trie of patterns. The patterns that match a path are
@@ -153,6 +154,7 @@ func compile(patterns []pattern) (*Rules, error) {
 	}
 	r := &Rules{patterns: patterns, root: &place{}}
 	for rank, p := range patterns {
+		r.hasIDs = r.hasIDs || p.rule.Class == ID
 		if p.regex != nil {
 			r.regexes = append(r.regexes, regexRule{p.regex, p.rule, p.layer})
 			continue

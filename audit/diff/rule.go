@@ -98,6 +98,9 @@ func (r *Rule) validate() (message, hint string) {
 
 func (r *Rule) validateParts() (message, hint string) {
 	for _, field := range r.Fields {
+		if field == "" {
+			return "a key field without a name", "write a member name, or a pointer that begins with /"
+		}
 		if _, err := parsePointer(fieldPointer(field)); err != nil {
 			return fmt.Sprintf("field %q: %v", field, err), "write a member name, or a pointer that begins with /"
 		}

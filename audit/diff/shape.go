@@ -17,12 +17,12 @@ type shapes struct {
 	keys  []uint64 // 0 = free; the length is a power of two
 	sides []side
 	used  int
+
+	keysBuf  [128]uint64 // enough for a typical answer
+	sidesBuf [128]side
 }
 
-func newShapes() shapes {
-	const size = 128 // enough for a typical answer
-	return shapes{keys: make([]uint64, size), sides: make([]side, size)}
-}
+func (s *shapes) init() { s.keys, s.sides = s.keysBuf[:], s.sidesBuf[:] }
 
 // add notes that a pattern was seen.
 func (s *shapes) add(key uint64, where side) {
@@ -45,11 +45,11 @@ func (s *shapes) add(key uint64, where side) {
 }
 
 func (s *shapes) grow() {
-	old := *s
-	*s = shapes{keys: make([]uint64, 2*len(old.keys)), sides: make([]side, 2*len(old.keys)), used: 1}
-	for i, key := range old.keys {
+	keys, sides := s.keys, s.sides
+	s.keys, s.sides, s.used = make([]uint64, 2*len(keys)), make([]side, 2*len(keys)), 1
+	for i, key := range keys {
 		if key != 0 {
-			s.add(key, old.sides[i])
+			s.add(key, sides[i])
 		}
 	}
 }

@@ -165,7 +165,13 @@ func (v Value) AppendJSON(dst []byte) []byte {
 }
 
 // JSON is v as compact JSON in a slice of its own, nil when v is absent.
-func (v Value) JSON() []byte { return v.AppendJSON(nil) }
+func (v Value) JSON() []byte {
+	if v.d == nil {
+		return nil
+	}
+	const quotes = 2
+	return v.AppendJSON(make([]byte, 0, len(v.text())+quotes))
+}
 
 // String is v as compact JSON, for people.
 func (v Value) String() string { return string(v.JSON()) }

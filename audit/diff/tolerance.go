@@ -1,6 +1,7 @@
 package diff
 
 import (
+	"math"
 	"math/big"
 	"strconv"
 	"time"
@@ -16,6 +17,9 @@ func within(a, b []byte, rule *Rule) bool {
 	if rule.Abs == 0 && rule.Rel == 0 || len(a) > maxDigits || len(b) > maxDigits {
 		return sameNumber(a, b)
 	}
+	if within, sure := clearlyWithin(a, b, rule); sure {
+		return within
+	}
 	x, y := scaledOf(parseDecimal(a, nil)), scaledOf(parseDecimal(b, nil))
 	distance := x.minus(y)
 	distance.n.Abs(distance.n)
@@ -30,6 +34,29 @@ func within(a, b []byte, rule *Rule) bool {
 	}
 	rel := toleranceOf(rule.Rel)
 	return distance.cmp(scaled{new(big.Int).Mul(rel.n, larger.n), rel.exp + larger.exp}) <= 0
+}
+
+// clearlyWithin decides in floating point when the rounding cannot matter.
+func clearlyWithin(a, b []byte, rule *Rule) (within, sure bool) {
+	x, errX := strconv.ParseFloat(string(a), 64)
+	y, errY := strconv.ParseFloat(string(b), 64)
+	if errX != nil || errY != nil {
+		return false, false
+	}
+	const (
+		rounding = 0x1p-50 // of three operations, relative to the larger number
+		margin   = 1e-12   // of the tolerance's own rounding
+	)
+	larger := max(math.Abs(x), math.Abs(y))
+	tolerance := max(rule.Abs, rule.Rel*larger)
+	distance, doubt := math.Abs(x-y), larger*rounding+math.SmallestNonzeroFloat64
+	switch {
+	case distance+doubt < tolerance*(1-margin):
+		return true, true
+	case distance-doubt > tolerance*(1+margin):
+		return false, true
+	}
+	return false, false
 }
 
 // scaled is n × 10^exp.
