@@ -58,7 +58,7 @@ type Action struct {
 // CanaryLabel says what a canary action tests: a call, made from a valid one by
 // one mutation, that the sandbox was seen to refuse.
 type CanaryLabel struct {
-	Mutation string      `json:"mutation"` // unknown_id, wrong_owner, repeated, over_limit, out_of_range_enum, wrong_order, stale_write, hidden_permission
+	Mutation string      `json:"mutation"` // one of the Mutate constants
 	Level    CanaryLevel `json:"level"`
 	Family   Family      `json:"family"` // of the refusal that was seen when the canary was made
 }

@@ -20,22 +20,26 @@ func TestFigureValues(t *testing.T) {
 		reason string
 	}{
 		{
-			"false success", audit.Pair{Verdict: audit.Verdict{Real: refused, Rehearsed: ok, Severity: audit.S5, Scores: audit.Scores{Valid: true}}},
+			"false success",
+			audit.Pair{Verdict: audit.Verdict{Real: refused, Rehearsed: ok, Severity: audit.S5, Scores: audit.Scores{Valid: true}}},
 			map[audit.Figure]float64{"validity": 1, "outcome": 0, "material": 1, "fsr": 1, "phantom_success": 1},
 			"counts against both of its rates and in no rate of real successes",
 		},
 		{
-			"same refusal", audit.Pair{Verdict: audit.Verdict{Real: refused, Rehearsed: refused, Scores: audit.Scores{Valid: true}}},
+			"same refusal",
+			audit.Pair{Verdict: audit.Verdict{Real: refused, Rehearsed: refused, Scores: audit.Scores{Valid: true}}},
 			map[audit.Figure]float64{"validity": 1, "outcome": 1, "material": 0, "fsr": 0, "error_family": 1},
 			"an agreed error is no success, phantom or otherwise",
 		},
 		{
-			"false error", audit.Pair{Verdict: audit.Verdict{Real: ok, Rehearsed: refused, Severity: audit.S4, Scores: audit.Scores{Valid: true}}},
+			"false error",
+			audit.Pair{Verdict: audit.Verdict{Real: ok, Rehearsed: refused, Severity: audit.S4, Scores: audit.Scores{Valid: true}}},
 			map[audit.Figure]float64{"validity": 1, "outcome": 0, "material": 1, "false_error": 1},
 			"the family of an error that did not happen is not compared",
 		},
 		{
-			"silent write", audit.Pair{Verdict: audit.Verdict{
+			"silent write",
+			audit.Pair{Verdict: audit.Verdict{
 				Real: ok, Rehearsed: ok, Severity: audit.S3,
 				Scores: audit.Scores{Valid: true, LeafF1: &half, RealCells: &two, RehearsedCells: &zero, SilentWrite: true},
 			}},
@@ -43,12 +47,16 @@ func TestFigureValues(t *testing.T) {
 			"nothing was claimed, so nothing can be phantom",
 		},
 		{
-			"masked", audit.Pair{Verdict: audit.Verdict{Masked: audit.MaskSandboxFault, Real: refused, Rehearsed: ok}},
-			map[audit.Figure]float64{}, "masked is never a number",
+			"masked",
+			audit.Pair{Verdict: audit.Verdict{Masked: audit.MaskSandboxFault, Real: refused, Rehearsed: ok}},
+			map[audit.Figure]float64{},
+			"masked is never a number",
 		},
 		{
-			"cascaded", audit.Pair{Verdict: audit.Verdict{Cascaded: true, Real: refused, Rehearsed: ok}},
-			map[audit.Figure]float64{}, "its history had already forked",
+			"cascaded",
+			audit.Pair{Verdict: audit.Verdict{Cascaded: true, Real: refused, Rehearsed: ok}},
+			map[audit.Figure]float64{},
+			"its history had already forked",
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
