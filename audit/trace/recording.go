@@ -46,5 +46,5 @@ func (r *recording) flush(s *sink) {
 // recordedDomain reads the domain off an episode's name (retail-walk-0).
 func recordedDomain(episode string) string {
 	domain, _, _ := strings.Cut(episode, "-")
-	return domain + "+tau2"
+	return "tau2:" + domain
 }

@@ -55,7 +55,7 @@ func readTau2(rec record, s *sink) {
 		t := sim.trajectory(s)
 		t.policy, t.line = results.Info.Agent.Model, rec.line
 		if domain != "" {
-			t.environment = domain + "+tau2"
+			t.environment = "tau2:" + domain
 		}
 		if own[sim.TaskID] {
 			t.start.Task = sim.TaskID

@@ -46,7 +46,7 @@ func commands() []command {
 		{name: "rehearse", summary: "answer tool calls in the REHEARSE role", example: "understudy rehearse --policy checkpoint/"},
 		{name: "gate", summary: "decide about a release: exit 0 pass, 1 fail, 2 inconclusive", example: "understudy gate policy.yaml --run nightly"},
 		{name: "report", summary: "print a run's figures", example: "understudy report nightly"},
-		{name: "probe", summary: "ask both sides the same read-only calls", example: "understudy probe retail"},
+		probeCommand(),
 		{name: "sandbox", summary: "list, check and call the executable environments", example: "understudy sandbox list"},
 		verifyCommand(),
 		migrateCommand(),

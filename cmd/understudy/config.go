@@ -23,6 +23,8 @@ type Config struct {
 	DataDir             string        `setting:"data-dir"             default:""               help:"folder of the private PostgreSQL and JetStream; by default one in your home"`
 	DatabaseURL         secret        `setting:"database-url"         default:""               help:"PostgreSQL to use instead of the private one: postgres://user:password@host/database"`
 	NATSURL             secret        `setting:"nats-url"             default:""               help:"NATS server with JetStream to use instead of the one in process: nats://host:4222"`
+	PolicyKey           secret        `setting:"policy-key"           default:""               help:"bearer token of the model server that --policy names"`
+	SamplingSecret      secret        `setting:"sampling-secret"      default:""               help:"keys the choice of what is audited, so that a policy cannot tell"`
 	Listen              string        `setting:"listen"               default:"127.0.0.1:8080" help:"address of the API and the dashboard; port 0 takes a free one"`
 	DatabaseConnections int           `setting:"database-connections" default:"10"             help:"connections to PostgreSQL at once"`
 	StopTimeout         time.Duration `setting:"stop-timeout"         default:"20s"            help:"how long a stopping program finishes what it holds"`
