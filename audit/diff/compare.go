@@ -13,8 +13,16 @@ func Compare(rules *Rules, realValue, rehearsed Value, ids *Bijection) Compariso
 		ids = &Bijection{}
 	}
 	c := comparer{rules: rules, ids: ids, seed: maphash.MakeSeed()}
-	c.shape.init()
-	c.path, c.pairs, c.places = c.pathBuf[:0], c.pairsBuf[:0], c.placesBuf[:0]
+	// Enough for a typical answer, on the stack.
+	var buffers struct {
+		keys   [128]uint64
+		sides  [128]side
+		path   [12]crumb
+		pairs  [32]pair
+		places [32]*place
+	}
+	c.shape.keys, c.shape.sides = buffers.keys[:], buffers.sides[:]
+	c.path, c.pairs, c.places = buffers.path[:0], buffers.pairs[:0], buffers.places[:0]
 	if rules != nil {
 		c.places = enter(c.places, rules.root)
 	}
@@ -33,19 +41,16 @@ type comparer struct {
 	shape shapes
 	seed  maphash.Seed
 
-	places    []*place // a stack of sets; here says which is on top
-	placesBuf [32]*place
-	merged    map[[2]*Rule]*Rule
-	path      []crumb
-	pathBuf   [12]crumb
+	places []*place // a stack of sets; here says which is on top
+	merged map[[2]*Rule]*Rule
+	path   []crumb
 
 	scoring int // > 0 while candidates are tried: no differences, no shape, no binding
 	work    int // spent on candidates; see maxWork
 	silent  int // > 0 below an array that is reported as a whole: no differences
 
-	pairs    []pair // a stack of alignments
-	pairsBuf [32]pair
-	buf      []byte // scratch
+	pairs []pair // a stack of alignments
+	buf   []byte // scratch
 
 	out Comparison
 }

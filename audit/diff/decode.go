@@ -2,6 +2,7 @@ package diff
 
 import (
 	"bytes"
+	"encoding/binary"
 	"slices"
 	"unicode/utf8"
 )
@@ -20,11 +21,12 @@ func Decode(raw []byte, limits Limits) (Value, error) {
 	}
 	// A node takes about a dozen bytes of text in a tool's answer.
 	size := len(raw)/12 + 4
+	indices := make([]uint32, 2*size) // one allocation for kids and for open
 	p := parser{
-		doc:    &doc{src: raw, nodes: make([]node, 0, size), kids: make([]uint32, 0, size)},
+		doc:    &doc{src: raw, nodes: make([]node, 0, size), kids: indices[:0:size]},
 		limits: limits,
+		open:   indices[size:size],
 	}
-	p.open = p.openBuf[:0]
 	if err := p.document(); err != nil {
 		return Value{}, err
 	}
@@ -49,8 +51,7 @@ type parser struct {
 	pos       int
 	leaves    int
 	open      []uint32 // finished children of the containers that are still open
-	openBuf   [64]uint32
-	nonFinite int // 1 + offset of the first NaN or Infinity
+	nonFinite int      // 1 + offset of the first NaN or Infinity
 }
 
 func (p *parser) fail(class DecodeClass, message string) error {
@@ -222,28 +223,54 @@ func (p *parser) finish(at, first int) {
 
 // sortMembers orders members by name, and equal names by position.
 func (p *parser) sortMembers(kids []uint32) {
-	less := func(a, b uint32) int {
-		return bytes.Compare(p.name(&p.nodes[a]), p.name(&p.nodes[b]))
-	}
-	const small = 12 // below it insertion beats the general sort
+	const small = 16 // up to it insertion beats the general sort
 	if len(kids) > small {
-		slices.SortStableFunc(kids, less)
+		slices.SortStableFunc(kids, func(a, b uint32) int {
+			return bytes.Compare(p.name(&p.nodes[a]), p.name(&p.nodes[b]))
+		})
 		return
 	}
-	for i := 1; i < len(kids); i++ {
-		for j := i; j > 0 && less(kids[j-1], kids[j]) > 0; j-- {
-			kids[j-1], kids[j] = kids[j], kids[j-1]
+	var heads [small]uint64 // most names differ in their first eight bytes
+	for i, kid := range kids {
+		head := nameHead(p.name(&p.nodes[kid]))
+		j := i
+		for ; j > 0 && (heads[j-1] > head || heads[j-1] == head && p.nameAfter(kids[j-1], kid)); j-- {
+			heads[j], kids[j] = heads[j-1], kids[j-1]
 		}
+		heads[j], kids[j] = head, kid
 	}
+}
+
+// nameHead is the first eight bytes of a name, as a number that orders like them.
+func nameHead(name []byte) (head uint64) {
+	if len(name) >= 8 {
+		return binary.BigEndian.Uint64(name)
+	}
+	for i, c := range name {
+		head |= uint64(c) << (56 - 8*i)
+	}
+	return head
+}
+
+// nameAfter reports whether the name of a comes after that of b.
+func (p *parser) nameAfter(a, b uint32) bool {
+	return bytes.Compare(p.name(&p.nodes[a]), p.name(&p.nodes[b])) > 0
 }
 
 // dropDuplicates keeps the last of each run of equal names.
 func (p *parser) dropDuplicates(from int) {
 	kids := p.kids[from:]
+	repeated := false
+	for i := 1; i < len(kids) && !repeated; i++ {
+		repeated = bytes.Equal(p.name(&p.nodes[kids[i-1]]), p.name(&p.nodes[kids[i]]))
+	}
+	if !repeated {
+		return
+	}
+	p.dup = true
 	out := 0
 	for i, k := range kids {
 		if i+1 < len(kids) && bytes.Equal(p.name(&p.nodes[k]), p.name(&p.nodes[kids[i+1]])) {
-			p.dup = true
 			continue
 		}
 		kids[out] = k

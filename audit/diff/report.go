@@ -16,6 +16,9 @@ func (c *comparer) record(kind Kind, x, y Value, rule *Rule, weight float64, cos
 	if class == "" {
 		class = Exact
 	}
+	if c.out.Differences == nil {
+		c.out.Differences = make([]Difference, 0, 4) // most answers have few
+	}
 	c.out.Differences = append(c.out.Differences, Difference{
 		Pattern:   string(c.patternText()),
 		Pointer:   string(c.pointer()),

@@ -17,12 +17,7 @@ type shapes struct {
 	keys  []uint64 // 0 = free; the length is a power of two
 	sides []side
 	used  int
-
-	keysBuf  [128]uint64 // enough for a typical answer
-	sidesBuf [128]side
 }
-
-func (s *shapes) init() { s.keys, s.sides = s.keysBuf[:], s.sidesBuf[:] }
 
 // add notes that a pattern was seen.
 func (s *shapes) add(key uint64, where side) {
