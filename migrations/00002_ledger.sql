@@ -103,6 +103,7 @@ CREATE TABLE action (
     repeats integer  NOT NULL,
     PRIMARY KEY (episode, step, probe, sample, attempt, ordinal, run)
 ) PARTITION BY LIST (run);
+CREATE INDEX action_by_key ON action (key);
 
 -- A result: one key has one, unless something was not deterministic (audit_conflict).
 CREATE TABLE pair (

@@ -14,7 +14,7 @@ import (
 // Relay claims up to limit unpublished messages, has them published, and marks
 // those that the publisher gave a sequence. It returns how many it claimed and
 // how many were published. Other relays pass over the claimed rows; a relay that
-// dies leaves them unpublished.
+// dies, or whose publisher returns an error, leaves them unpublished.
 func (l *Ledger) Relay(ctx context.Context, limit int, publish func(ctx context.Context, messages []audit.Outgoing) error) (claimed, published int, err error) {
 	err = l.inTx(ctx, "relay outbox", func(ctx context.Context, tx pgx.Tx) error {
 		messages, jobs, err := l.claim(ctx, tx, limit)
@@ -22,15 +22,11 @@ func (l *Ledger) Relay(ctx context.Context, limit int, publish func(ctx context.
 		if err != nil || len(messages) == 0 {
 			return err
 		}
-		failure := publish(ctx, messages)
-		published, err = markPublished(ctx, tx, messages, jobs)
-		if err != nil {
+		if err := publish(ctx, messages); err != nil {
 			return err
 		}
-		if failure != nil && published == 0 {
-			return failure
-		}
-		return nil
+		published, err = markPublished(ctx, tx, messages, jobs)
+		return err
 	})
 	return claimed, published, err
 }

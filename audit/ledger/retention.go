@@ -1,0 +1,125 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+
+	"understudy/audit"
+)
+
+// dropBatch is how many results one transaction looks at while it keeps commits
+// out: a few tens of milliseconds.
+const dropBatch = 2000
+
+// DropRun removes a run: its partitions at once, then the results that no other
+// run holds, a batch at a time. Bodies that a surviving run needs move to it
+// first. A drop that was interrupted is finished by the next one, of any run.
+func (l *Ledger) DropRun(ctx context.Context, name string) error {
+	id, err := l.droppable(ctx, name)
+	if err != nil {
+		return err
+	}
+	// From here on nothing finds the run, and messages of its jobs are refused.
+	if _, err := l.pool.Exec(ctx, `UPDATE run SET state = 'dropping' WHERE id = $1`, id); err != nil {
+		return fmt.Errorf("drop run %q: %w", name, err)
+	}
+	l.forgetRun(name)
+	err = l.inTx(ctx, "drop run "+strconv.Quote(name), func(ctx context.Context, tx pgx.Tx) error {
+		return dropRun(ctx, tx, id)
+	})
+	if err != nil {
+		return err
+	}
+	return l.Compact(ctx)
+}
+
+// droppable finds a run that may also be one whose drop was interrupted.
+func (l *Ledger) droppable(ctx context.Context, name string) (int32, error) {
+	var id int32
+	err := l.pool.QueryRow(ctx, `SELECT id FROM run WHERE name = $1`, label(name)).Scan(&id)
+	return id, notFound(err, fmt.Sprintf("run %q", name), "list the runs there are")
+}
+
+func dropRun(ctx context.Context, tx pgx.Tx, run int32) error {
+	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(ledgerLock)); err != nil {
+		return fmt.Errorf("wait for running commits: %w", err)
+	}
+	part := strconv.Itoa(int(run))
+	statements := []string{
+		// What this run stored and may be the last to hold.
+		`INSERT INTO dropped_pair (key, result) SELECT DISTINCT key, result FROM action_` + part + ` ON CONFLICT DO NOTHING`,
+		// Bodies of results that another run holds too: that run gets its own copy.
+		`INSERT INTO body (digest, run, size, truncated, content)
+			SELECT DISTINCT b.digest, a.run, b.size, b.truncated, b.content
+			FROM dropped_pair d
+			JOIN action a ON a.key = d.key AND a.result = d.result AND a.run <> ` + part + `
+			JOIN pair p ON p.key = d.key AND p.result = d.result
+			JOIN body_` + part + ` b ON b.digest IN (p.arguments, p.prompt, p.rehearsal, p.state_block, p.recorded, p.observation, p.twin)
+			ON CONFLICT DO NOTHING`,
+	}
+	for _, table := range partitioned() {
+		statements = append(statements, `DROP TABLE `+table+`_`+part)
+	}
+	for _, table := range []string{"rollup", "cell", "leaf", "outbox", "audit_conflict", "dead_letter", "episode"} {
+		statements = append(statements, `DELETE FROM `+table+` WHERE run = `+part)
+	}
+	statements = append(statements, `DELETE FROM run WHERE id = `+part)
+	for _, statement := range statements {
+		if _, err := tx.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Compact removes the results that dropped runs left behind and that no run holds.
+func (l *Ledger) Compact(ctx context.Context) error {
+	for {
+		left := 0
+		err := l.inTx(ctx, "compact", func(ctx context.Context, tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(ledgerLock)); err != nil {
+				return err
+			}
+			tag, err := tx.Exec(ctx, `
+				WITH batch AS (
+					DELETE FROM dropped_pair WHERE (key, result) IN (SELECT key, result FROM dropped_pair ORDER BY key, result LIMIT $1)
+					RETURNING key, result
+				), gone AS (
+					DELETE FROM pair p USING batch b WHERE p.key = b.key AND p.result = b.result
+						AND NOT EXISTS (SELECT FROM run_pair m WHERE m.key = b.key AND m.result = b.result)
+						AND NOT EXISTS (SELECT FROM action a WHERE a.key = b.key AND a.result = b.result)
+				)
+				SELECT FROM batch`, dropBatch)
+			left = int(tag.RowsAffected())
+			return err
+		})
+		if err != nil || left == 0 {
+			return err
+		}
+	}
+}
+
+// DropRunsBefore drops the completed runs beyond the newest keep of them and
+// returns their names.
+func (l *Ledger) DropRunsBefore(ctx context.Context, keep int) ([]string, error) {
+	if keep < 0 {
+		return nil, &audit.Error{Code: audit.CodeInvalid, Message: fmt.Sprintf("keep %d runs", keep), Hint: "give a number of runs, 0 or more"}
+	}
+	rows, err := l.pool.Query(ctx, `SELECT name::text FROM run WHERE state = 'complete' ORDER BY id DESC OFFSET $1`, keep)
+	if err != nil {
+		return nil, fmt.Errorf("list runs to drop: %w", err)
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("list runs to drop: %w", err)
+	}
+	for i, name := range names {
+		if err := l.DropRun(ctx, name); err != nil {
+			return names[:i], err
+		}
+	}
+	return names, nil
+}

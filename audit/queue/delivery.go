@@ -1,0 +1,163 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"understudy/audit"
+)
+
+// delivery is one message in a worker's hand.
+type delivery struct {
+	jetstream.Msg
+	job audit.Job
+	n   int // how many times the message was delivered, this one included
+}
+
+// work takes one message through the arrows. Whatever fails on the way is
+// settled with the server or left for redelivery; the error is only a crash.
+func (w *Worker) work(ctx context.Context, msg jetstream.Msg) error {
+	if ctx.Err() != nil {
+		return nil // somebody else gets it after AckWait
+	}
+	crash, _ := crashed(w.audit(ctx, msg))
+	if crash != nil {
+		return crash
+	}
+	return nil
+}
+
+func (w *Worker) audit(ctx context.Context, msg jetstream.Msg) error {
+	d := delivery{Msg: msg, n: 1}
+	if meta, err := msg.Metadata(); err == nil {
+		d.n = int(meta.NumDelivered)
+	}
+	var err error
+	if d.job, err = audit.DecodeJob(msg.Data()); err != nil {
+		// Not ours to read. If the ledger has such a job, the sweeper sends it again.
+		return msg.TermWithReason(err.Error())
+	}
+	if err := w.config.interrupt(ctx, AfterFetch); err != nil {
+		return err
+	}
+	if d.n > w.config.Attempts {
+		return w.bury(ctx, d, audit.FaultTransient, "every worker that had it died or fell silent")
+	}
+	pairs, err := w.try(ctx, d.job)
+	if err == nil || (audit.FaultOf(err) == audit.FaultUndetermined && len(pairs) > 0) {
+		return w.finish(ctx, d, pairs)
+	}
+	return w.fail(ctx, d, err)
+}
+
+// try loads the episode where needed and hands it to the handler.
+func (w *Worker) try(ctx context.Context, job audit.Job) (pairs []audit.Pair, err error) {
+	ctx, cancel := context.WithTimeout(ctx, w.config.Timeout)
+	defer cancel()
+	if job.Episode == nil {
+		err := w.persist(ctx, func() error {
+			job.Episode, err = w.store.Load(ctx, job)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	pairs, err = w.call(ctx, *job.Episode)
+	if crash := w.config.interrupt(ctx, AfterHandle); crash != nil {
+		return nil, crash
+	}
+	return pairs, err
+}
+
+// call turns a handler's panic into an error: the next try may be luckier, and
+// the last one leaves the stack in the dead letter.
+func (w *Worker) call(ctx context.Context, episode audit.Episode) (pairs []audit.Pair, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			pairs, err = nil, &audit.FaultError{Fault: audit.FaultTransient, Err: fmt.Errorf("handler panicked: %v\n%s", cause, debug.Stack())}
+		}
+	}()
+	return w.handle(ctx, episode)
+}
+
+// persist asks the ledger until it answers: an outage of the database is no
+// fault of the job and must not use up its attempts. The message is held on to
+// meanwhile, so that workers wait instead of redoing work.
+func (w *Worker) persist(ctx context.Context, ask func() error) error {
+	for failures := 1; ; failures++ {
+		err := ask()
+		if err == nil || audit.FaultOf(err) != audit.FaultTransient {
+			return err
+		}
+		if _, ok := crashed(err); ok || ctx.Err() != nil {
+			return err
+		}
+		logFailure(ctx, w.config.Logger, "worker", failures, err)
+		pause(ctx, w.config.jitter(failures))
+	}
+}
+
+// finish commits, then acknowledges: never the other order.
+func (w *Worker) finish(ctx context.Context, d delivery, pairs []audit.Pair) error {
+	err := w.persist(ctx, func() error {
+		_, err := w.store.Finish(ctx, d.job, pairs)
+		return err
+	})
+	if err != nil {
+		return w.fail(ctx, d, err)
+	}
+	if err := w.config.interrupt(ctx, AfterCommit); err != nil {
+		return err
+	}
+	if err := w.acknowledge(ctx, d); err != nil {
+		return err // it is delivered again, and the ledger absorbs it
+	}
+	return w.config.interrupt(ctx, AfterAck)
+}
+
+// acknowledge waits until the server has taken the ack, also when the worker is
+// told to stop meanwhile, but no longer than the message is ours.
+func (w *Worker) acknowledge(ctx context.Context, d delivery) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(w.config.AckWait, w.config.callTimeout()))
+	defer cancel()
+	return d.DoubleAck(ctx)
+}
+
+// fail decides what becomes of a job whose attempt failed.
+func (w *Worker) fail(ctx context.Context, d delivery, cause error) error {
+	if crash, ok := crashed(cause); ok {
+		return crash
+	}
+	fault := audit.FaultOf(cause)
+	switch {
+	case errors.Is(context.Cause(ctx), ErrStop):
+		return d.Nak() // our own stop is no fault of the job
+	case fault == audit.FaultTransient && d.n < w.config.Attempts:
+		return d.NakWithDelay(w.config.jitter(d.n))
+	default:
+		return w.bury(ctx, d, fault, cause.Error())
+	}
+}
+
+// bury commits the dead letter, then ends the message: no job ends without its
+// letter.
+func (w *Worker) bury(ctx context.Context, d delivery, fault audit.Fault, reason string) error {
+	burial := audit.Burial{Fault: fault, Reason: reason, Delivery: d.n}
+	err := w.persist(ctx, func() error { return w.store.Bury(ctx, d.job, burial) })
+	switch {
+	case audit.ErrorCode(err) == audit.CodeNotFound:
+		return d.TermWithReason("its run was dropped")
+	case err != nil:
+		return err
+	}
+	logBurial(ctx, w.config.Logger, d.job, burial)
+	if err := w.config.interrupt(ctx, AfterBury); err != nil {
+		return err
+	}
+	return d.TermWithReason(string(fault))
+}

@@ -1,0 +1,23 @@
+package queue
+
+import (
+	"context"
+	"log/slog"
+
+	"understudy/audit"
+)
+
+// logFailure says that a service will try again: once loudly, then quietly.
+func logFailure(ctx context.Context, log *slog.Logger, what string, failures int, err error) {
+	level := slog.LevelDebug
+	if failures == 1 {
+		level = slog.LevelWarn
+	}
+	log.LogAttrs(ctx, level, "queue service tries again", slog.String("service", what), slog.Int("failures", failures), slog.Any("error", err))
+}
+
+// logBurial says that a job was given up.
+func logBurial(ctx context.Context, log *slog.Logger, job audit.Job, b audit.Burial) {
+	log.LogAttrs(ctx, slog.LevelWarn, "job given up", slog.String("run", job.Run), slog.String("job", job.ID.String()),
+		slog.Int("attempt", job.Attempt), slog.Int("deliveries", b.Delivery), slog.String("fault", string(b.Fault)), slog.String("reason", b.Reason))
+}

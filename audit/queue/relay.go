@@ -1,0 +1,141 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"understudy/audit"
+)
+
+// Outbox is what a relay needs of the ledger: claim up to limit unpublished
+// messages, call publish with them, and mark those that it gave a sequence.
+type Outbox interface {
+	Relay(ctx context.Context, limit int, publish func(ctx context.Context, messages []audit.Outgoing) error) (claimed, published int, err error)
+}
+
+// Relay moves messages from the outbox into the streams. Any number of relays
+// may run at once.
+type Relay struct {
+	streams
+	outbox Outbox
+}
+
+// NewRelay returns a relay; Run starts it.
+func NewRelay(js jetstream.JetStream, outbox Outbox, config Config) (*Relay, error) {
+	s, err := open(js, config)
+	if err != nil {
+		return nil, err
+	}
+	return &Relay{streams: *s, outbox: outbox}, nil
+}
+
+// Run relays until ctx ends. It returns an error only when the connection was
+// closed under it.
+func (r *Relay) Run(ctx context.Context) error {
+	ready := false
+	return r.steady(ctx, "relay", func(ctx context.Context) error {
+		if !r.connected() {
+			pause(ctx, r.config.Poll)
+			ready = false // the server that comes back may have an empty store
+			return nil
+		}
+		if !ready {
+			if _, _, err := r.ensure(ctx); err != nil {
+				return err
+			}
+			ready = true
+		}
+		published, err := r.relay(ctx)
+		if err != nil {
+			ready = false
+			return err
+		}
+		if published == 0 {
+			pause(ctx, r.config.Poll)
+		}
+		return nil
+	})
+}
+
+// Flush relays until the outbox is empty: for programs that end, and for tests.
+func (r *Relay) Flush(ctx context.Context) error {
+	if _, _, err := r.ensure(ctx); err != nil {
+		return err
+	}
+	for {
+		published, err := r.relay(ctx)
+		if err != nil || published == 0 {
+			return err
+		}
+	}
+}
+
+// relay moves one batch and returns how many messages were published.
+func (r *Relay) relay(ctx context.Context) (int, error) {
+	_, published, err := r.outbox.Relay(ctx, r.config.Batch, func(ctx context.Context, messages []audit.Outgoing) error {
+		if err := r.config.interrupt(ctx, AfterClaim); err != nil {
+			return err
+		}
+		failure := r.publish(ctx, messages)
+		if err := r.config.interrupt(ctx, AfterPublish); err != nil {
+			return err
+		}
+		if failure != nil && slices.ContainsFunc(messages, func(m audit.Outgoing) bool { return m.Seq > 0 }) {
+			logFailure(ctx, r.config.Logger, "relay", 1, failure)
+			return nil // what the stream has is marked; the rest stays in the outbox
+		}
+		return failure
+	})
+	if err != nil {
+		return published, err
+	}
+	if published > 0 {
+		err = r.config.interrupt(ctx, AfterMark)
+	}
+	return published, err
+}
+
+// publish sends messages side by side and gives each that the stream
+// acknowledged its sequence. A duplicate counts: the stream has it.
+func (r *Relay) publish(ctx context.Context, messages []audit.Outgoing) error {
+	ctx, cancel := context.WithTimeout(ctx, r.config.callTimeout())
+	defer cancel()
+	connection := r.js.Conn().Stats().Reconnects
+	futures := make([]jetstream.PubAckFuture, 0, len(messages))
+	var failure error
+	for _, m := range messages {
+		msg := &nats.Msg{Subject: r.subject(m.Topic, m.Subject), Data: m.Payload}
+		future, err := r.js.PublishMsgAsync(msg, jetstream.WithMsgID(m.ID), jetstream.WithExpectStream(r.name(m.Topic)))
+		if err != nil {
+			failure = fmt.Errorf("publish %s: %w", m.ID, err)
+			break
+		}
+		futures = append(futures, future)
+	}
+	tick := time.NewTicker(r.config.Poll)
+	defer tick.Stop()
+	for i, future := range futures {
+		for waiting := true; waiting; {
+			select {
+			case ack := <-future.Ok():
+				messages[i].Seq, waiting = ack.Sequence, false
+			case err := <-future.Err():
+				failure, waiting = errors.Join(failure, fmt.Errorf("publish %s: %w", messages[i].ID, err)), false
+			case <-tick.C:
+				// The acknowledgements of a lost connection never come.
+				if !r.connected() || r.js.Conn().Stats().Reconnects != connection {
+					return errors.Join(failure, fmt.Errorf("publish %s: %w", messages[i].ID, nats.ErrDisconnected))
+				}
+			case <-ctx.Done():
+				return errors.Join(failure, fmt.Errorf("publish %s: %w", messages[i].ID, context.Cause(ctx)))
+			}
+		}
+	}
+	return failure
+}

@@ -1,0 +1,167 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"understudy/audit"
+)
+
+const (
+	// consumerName is the one durable consumer that all workers share.
+	consumerName = "workers"
+	// maxAckPending bounds what all workers hold together; beyond it JetStream
+	// stops delivering without an error, so it is far above any real sum.
+	maxAckPending = 4096
+	// resultsKept bounds the feed of announcements, which readers may miss: the
+	// truth is in the ledger.
+	resultsKept = 24 * time.Hour
+	resultBytes = 256 << 20
+)
+
+// callTimeout bounds one request to the server. A request that a lost
+// connection took with it is never answered, so it is no longer than a few
+// times the wait for an ack.
+func (c Config) callTimeout() time.Duration { return min(10*time.Second, 5*c.AckWait) }
+
+// streams knows the names of one ledger's streams and makes them.
+type streams struct {
+	js     jetstream.JetStream
+	config Config
+}
+
+// Open checks the configuration and makes streams and consumer where they are
+// missing. Relay, Worker and Sweeper do the same when a server lost them.
+func open(js jetstream.JetStream, config Config) (*streams, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	return &streams{js: js, config: config.withDefaults()}, nil
+}
+
+func (s *streams) name(topic audit.Topic) string {
+	return strings.ToUpper(s.config.Prefix) + "_" + strings.ToUpper(string(topic)) + "S"
+}
+
+func (s *streams) subject(topic audit.Topic, suffix string) string {
+	return s.config.Prefix + "." + string(topic) + "." + suffix
+}
+
+// ensure makes what is missing. It changes nothing that is as it should be.
+func (s *streams) ensure(ctx context.Context) (jetstream.Stream, jetstream.Consumer, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.callTimeout())
+	defer cancel()
+	jobs, err := s.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+		Name:        s.name(audit.TopicJob),
+		Description: "episodes to audit; the ledger sends again what is lost here",
+		Subjects:    []string{s.subject(audit.TopicJob, ">")},
+		Storage:     jetstream.FileStorage,
+		Retention:   jetstream.WorkQueuePolicy,
+		Discard:     jetstream.DiscardNew, // the default drops the oldest job without an error
+		MaxMsgs:     s.config.MaxMessages,
+		MaxBytes:    s.config.MaxBytes,
+		MaxMsgSize:  maxMessageSize,
+		Duplicates:  s.config.Duplicates,
+		Replicas:    s.config.Replicas,
+		AllowDirect: true, // the sweeper looks messages up by sequence
+	})
+	if err != nil {
+		return nil, nil, unusable("make the stream of jobs", err)
+	}
+	_, err = s.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+		Name:        s.name(audit.TopicResult),
+		Description: "announcements of committed episodes: a feed, not a record",
+		Subjects:    []string{s.subject(audit.TopicResult, ">")},
+		Storage:     jetstream.FileStorage,
+		Retention:   jetstream.LimitsPolicy,
+		Discard:     jetstream.DiscardOld,
+		MaxAge:      resultsKept,
+		MaxBytes:    resultBytes,
+		MaxMsgSize:  maxMessageSize,
+		Duplicates:  s.config.Duplicates,
+		Replicas:    s.config.Replicas,
+	})
+	if err != nil {
+		return nil, nil, unusable("make the stream of results", err)
+	}
+	consumer, err := jobs.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
+		Durable:       consumerName,
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       s.config.AckWait,
+		MaxAckPending: maxAckPending,
+		MaxDeliver:    -1, // workers count; at a limit of the server a message falls silent
+	})
+	if err != nil {
+		return nil, nil, unusable("make the consumer of jobs", err)
+	}
+	return jobs, consumer, nil
+}
+
+// closed reports whether the connection is gone for good.
+func (s *streams) closed() bool { return s.js.Conn().IsClosed() }
+
+// connected reports whether the server can be asked just now.
+func (s *streams) connected() bool { return s.js.Conn().Status() == nats.CONNECTED }
+
+func unusable(what string, err error) error {
+	return &audit.Error{
+		Code: audit.CodeInfrastructure, Message: what, Err: err,
+		Hint: "check that the NATS server runs with JetStream and has free space; no work is lost meanwhile",
+	}
+}
+
+// errClosed is returned when the caller closed the connection under a service.
+var errClosed = errors.New("the connection to NATS is closed")
+
+// pause waits for about d, less when ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// jitter is a random wait before try n (from 1): full jitter, so that many
+// workers that failed together do not come back together.
+func (c Config) jitter(n int) time.Duration {
+	most := c.BackoffCap
+	if n < 16 { // beyond that the shift alone exceeds any cap
+		most = min(c.Backoff<<max(n-1, 0), c.BackoffCap)
+	}
+	return rand.N(max(most, 1))
+}
+
+// steady runs step until ctx ends. A step that fails is logged and tried again
+// after a growing pause; only a crash and a closed connection end it.
+func (s *streams) steady(ctx context.Context, what string, step func(ctx context.Context) error) error {
+	failures := 0
+	for ctx.Err() == nil {
+		err := step(ctx)
+		if err == nil {
+			failures = 0
+			continue
+		}
+		if crash, ok := crashed(err); ok {
+			return crash
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if s.closed() {
+			return fmt.Errorf("%s: %w", what, errClosed)
+		}
+		failures++
+		logFailure(ctx, s.config.Logger, what, failures, err)
+		pause(ctx, s.config.jitter(failures))
+	}
+	return nil
+}

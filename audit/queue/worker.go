@@ -1,0 +1,186 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"understudy/audit"
+)
+
+// Store is what a worker needs of the ledger. Each method is idempotent and
+// returns only after COMMIT.
+type Store interface {
+	// Load reads an episode that was too large for its message.
+	Load(ctx context.Context, job audit.Job) (*audit.Episode, error)
+	// Finish stores a job's results and closes it.
+	Finish(ctx context.Context, job audit.Job, pairs []audit.Pair) (audit.Receipt, error)
+	// Bury gives a job up and keeps the reason.
+	Bury(ctx context.Context, job audit.Job, burial audit.Burial) error
+}
+
+// Handler audits one episode. It is called for different episodes at once and
+// may be called again for the same one. The fault of its error decides:
+// transient is tried again, permanent becomes a dead letter, undetermined is
+// recorded with the pairs that came along, or as a job without an answer.
+type Handler func(ctx context.Context, episode audit.Episode) ([]audit.Pair, error)
+
+// ErrStop is the cause of a handler's cancelled context when a stopped worker's
+// grace is over.
+var ErrStop = errors.New("the worker stops")
+
+// fetchWait is how long a worker asks for messages at a time, and so the most
+// that an idle one takes to stop.
+const fetchWait = 500 * time.Millisecond
+
+// Worker pulls episodes, audits them and stores the results. Any number of
+// workers may run at once, in any number of processes.
+type Worker struct {
+	streams
+	store  Store
+	handle Handler
+
+	mu   sync.Mutex
+	held map[jetstream.Msg]struct{}
+}
+
+// NewWorker returns a worker; Run starts it.
+func NewWorker(js jetstream.JetStream, store Store, handle Handler, config Config) (*Worker, error) {
+	s, err := open(js, config)
+	if err != nil {
+		return nil, err
+	}
+	return &Worker{streams: *s, store: store, handle: handle, held: map[jetstream.Msg]struct{}{}}, nil
+}
+
+// shift is one run of a worker: its hands, and the context they work under,
+// which outlives the order to stop by the grace.
+type shift struct {
+	work    context.Context //nolint:containedctx // lives exactly as long as Run, which made it
+	abandon context.CancelCauseFunc
+	free    chan struct{} // one token for each message that may still be held
+	hands   sync.WaitGroup
+}
+
+// Run works until ctx ends, then finishes what it holds, for at most the grace.
+// It returns an error only when the connection was closed under it.
+func (w *Worker) Run(ctx context.Context) error {
+	s := &shift{free: make(chan struct{}, w.config.InFlight)}
+	s.work, s.abandon = context.WithCancelCause(context.WithoutCancel(ctx))
+	for range w.config.InFlight {
+		s.free <- struct{}{}
+	}
+	var beats sync.WaitGroup
+	beats.Go(func() { w.beat(s.work) })
+	fetching, stopFetching := context.WithCancel(ctx)
+	context.AfterFunc(s.work, stopFetching)
+	err := w.steady(fetching, "worker", func(ctx context.Context) error { return w.fetch(ctx, s) })
+	grace := time.AfterFunc(w.config.Grace, func() { s.abandon(ErrStop) })
+	s.hands.Wait()
+	grace.Stop()
+	if crash, ok := crashed(context.Cause(s.work)); ok {
+		err = crash
+	}
+	s.abandon(nil)
+	beats.Wait()
+	return err
+}
+
+// fetch gets as many messages as there are free hands, again and again, until
+// ctx ends or the server fails.
+func (w *Worker) fetch(ctx context.Context, s *shift) error {
+	if !w.connected() {
+		pause(ctx, w.config.Poll)
+		return nil
+	}
+	_, consumer, err := w.ensure(ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		n := s.take(ctx)
+		if n == 0 {
+			return nil
+		}
+		batch, err := consumer.Fetch(n, jetstream.FetchMaxWait(min(fetchWait, w.config.AckWait)))
+		if err != nil {
+			s.giveBack(n)
+			return unusable("fetch jobs", err)
+		}
+		// What was delivered is ours, also when the worker is told to stop now.
+		for msg := range batch.Messages() {
+			n--
+			w.hold(msg)
+			s.hands.Go(func() {
+				defer s.giveBack(1)
+				defer w.release(msg)
+				if err := w.work(s.work, msg); err != nil {
+					s.abandon(err)
+				}
+			})
+		}
+		s.giveBack(n)
+		if err := batch.Error(); err != nil {
+			return unusable("fetch jobs", err)
+		}
+	}
+}
+
+// take waits for a free hand and takes all that are free; 0 means ctx ended.
+func (s *shift) take(ctx context.Context) int {
+	if ctx.Err() != nil {
+		return 0
+	}
+	select {
+	case <-ctx.Done():
+		return 0
+	case <-s.free:
+	}
+	for n := 1; ; n++ {
+		select {
+		case <-s.free:
+		default:
+			return n
+		}
+	}
+}
+
+func (s *shift) giveBack(n int) {
+	for range n {
+		s.free <- struct{}{}
+	}
+}
+
+func (w *Worker) hold(msg jetstream.Msg) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.held[msg] = struct{}{}
+}
+
+func (w *Worker) release(msg jetstream.Msg) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.held, msg)
+}
+
+// beat tells the server that held messages are still worked on. A beat that is
+// lost costs nothing but a second worker on the same episode.
+func (w *Worker) beat(ctx context.Context) {
+	ticker := time.NewTicker(w.config.AckWait / 3)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		w.mu.Lock()
+		for msg := range w.held {
+			_ = msg.InProgress()
+		}
+		w.mu.Unlock()
+	}
+}
