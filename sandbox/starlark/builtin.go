@@ -74,13 +74,16 @@ func (d *Domain) builtinAfterCall(_ *starlark.Thread, b *starlark.Builtin, args 
 }
 
 // builtinError is error(family, message, **details): it ends the call as refused.
-func builtinError(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func builtinError(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var code, message starlark.Value
 	if err := starlark.UnpackPositionalArgs(b.Name(), args, nil, 2, &code, &message); err != nil {
 		return nil, err
 	}
 	f, err := family(code)
 	if err != nil {
+		return nil, err
+	}
+	if err := charge(thread, message); err != nil {
 		return nil, err
 	}
 	e := &refusal{family: f, message: pyText(message)}
@@ -213,7 +216,7 @@ func builtinJSONText(thread *starlark.Thread, b *starlark.Builtin, args starlark
 	if err := charge(thread, v); err != nil {
 		return nil, err
 	}
-	text, err := state.Python().Append(nil, v)
+	text, err := answer(state.Python()).Append(nil, v)
 	return starlark.String(text), err
 }
 

@@ -18,6 +18,10 @@ func fileOptions() *syntax.FileOptions {
 	return &syntax.FileOptions{TopLevelControl: true, GlobalReassign: true}
 }
 
+// maxSource is far more than a file that a person reads, and bounds the depth of
+// what the parser and the guard recurse into.
+const maxSource = 512 << 10
+
 // compile runs the domain's files in scope order; the globals of each are
 // predeclared for the next.
 func (d *Domain) compile(sources []source) error {
@@ -38,6 +42,9 @@ func (d *Domain) compile(sources []source) error {
 }
 
 func (d *Domain) compileFile(s source, scope starlark.StringDict) (starlark.StringDict, error) {
+	if len(s.text) > maxSource {
+		return nil, fmt.Errorf("a file larger than %d bytes", maxSource)
+	}
 	file, err := fileOptions().Parse(s.name, s.text, 0)
 	if err != nil {
 		return nil, err
@@ -57,7 +64,7 @@ func (d *Domain) compileFile(s source, scope starlark.StringDict) (starlark.Stri
 // loadError turns a mistake in a domain's file into file:line:column, what is
 // wrong, and the remedy.
 func loadError(s source, err error) error {
-	pos, msg := syntax.Position{}, err.Error()
+	pos, msg := syntax.MakePosition(&s.name, 1, 1), err.Error()
 	if e, ok := errors.AsType[syntax.Error](err); ok {
 		pos, msg = e.Pos, e.Msg
 	} else if list, ok := errors.AsType[resolve.ErrorList](err); ok {

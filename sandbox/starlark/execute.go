@@ -64,15 +64,18 @@ func (d *Domain) transact(ctx context.Context, root *state.Object, t *toolDef, k
 				return err
 			}
 		}
+		if obs.Delta, err = state.DiffWithin(root, next, int(d.limits.Bytes)); err != nil {
+			return fmt.Errorf("the delta of %s: %w", t.Name, err)
+		}
 		obs.Status, obs.Raw, after = audit.StatusOK, raw, next
 		return nil
 	})
 	obs.Cost.Steps, obs.Cost.Bytes = r.thread.ExecutionSteps(), uint64(r.bytes)
 	if err != nil {
+		obs.Delta = diff.Patch{}
 		d.answerFailure(obs, err)
 		return root
 	}
-	obs.Delta = state.Diff(root, after)
 	return after
 }
 
@@ -135,12 +138,27 @@ func (d *Domain) decodeArguments(raw json.RawMessage) (*state.Object, *refusal) 
 // encode writes a handler's result as the agent sees it.
 func (d *Domain) encode(v starlark.Value) ([]byte, error) {
 	if d.Compat != CompatTau2 {
-		return state.Compact().Append(nil, v)
+		return answer(state.Compact()).Append(nil, v)
 	}
 	if s, ok := v.(starlark.String); ok {
 		return []byte(s), nil
 	}
-	return state.Python().Append(nil, v)
+	return answer(state.Python()).Append(nil, v)
+}
+
+// maxAnswer is four times what an auditor decodes (design.md 4).
+const maxAnswer = 4 << 20
+
+// answer is a style whose texts are short enough to be answers.
+func answer(style state.Style) state.Style {
+	style.Limit = maxAnswer
+	return style
+}
+
+// limited is a style whose texts stay within a call's memory.
+func (d *Domain) limited(style state.Style) state.Style {
+	style.Limit = int(d.limits.Bytes)
+	return style
 }
 
 // answerFailure fills the observation of a handler that did not return.
@@ -161,7 +179,11 @@ func (d *Domain) answerError(obs *audit.Observation, status audit.Status, e *ref
 	obs.Status = status
 	obs.Error = &audit.CallError{Family: e.family, Message: e.message}
 	if e.details != nil {
-		obs.Error.Details = state.AppendJSON(nil, e.details)
+		details, err := answer(state.Compact()).Append(nil, e.details)
+		if err != nil {
+			e = &refusal{family: e.family, message: e.message}
+		}
+		obs.Error.Details = details
 	}
 	if d.Compat == CompatTau2 {
 		obs.Raw = []byte("Error: " + e.message)

@@ -216,8 +216,6 @@ func (g guardian) binary(e *syntax.BinaryExpr) syntax.Expr {
 	switch e.Op {
 	case syntax.PLUS:
 		harmless = isNumber(e.X) || isNumber(e.Y)
-	case syntax.PERCENT:
-		harmless = isNumber(e.Y)
 	case syntax.EQL, syntax.NEQ, syntax.LT, syntax.LE, syntax.GT, syntax.GE:
 		harmless = isScalar(e.X) || isScalar(e.Y)
 	}

@@ -27,7 +27,10 @@ func builtinText(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tup
 	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "x", &v); err != nil {
 		return nil, err
 	}
-	return starlark.String(pyText(v)), charge(thread, v)
+	if err := charge(thread, v); err != nil {
+		return nil, err
+	}
+	return starlark.String(pyText(v)), nil
 }
 
 func builtinReprPy(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {

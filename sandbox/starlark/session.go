@@ -155,7 +155,11 @@ func (s *Session) State(_ context.Context, pointer string) (json.RawMessage, err
 			Hint: `a JSON Pointer starts with / and names keys and indices; "" is the whole state`,
 		}
 	}
-	return state.AppendJSON(nil, v), nil
+	text, err := s.env.domain.limited(state.Compact()).Append(nil, v)
+	if err != nil {
+		return nil, &audit.Error{Code: audit.CodeLimit, Message: "read state " + pointer, Err: err, Hint: "ask for a part of it by a longer pointer"}
+	}
+	return text, nil
 }
 
 func (s *Session) root() (*state.Object, error) {

@@ -2,6 +2,7 @@ package state
 
 import (
 	"encoding/json"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,12 +16,50 @@ import (
 // for the same two values, found without visiting what they share. The result
 // is never nil.
 func Diff(before, after starlark.Value) diff.Patch {
-	d := differ{patch: diff.Patch{}}
-	d.value(nil, before, after)
-	return d.patch
+	p, _ := DiffWithin(before, after, math.MaxInt)
+	return p
 }
 
-type differ struct{ patch diff.Patch }
+// DiffWithin is Diff for a delta of at most limit bytes; beyond it is ErrTooLarge.
+func DiffWithin(before, after starlark.Value, limit int) (diff.Patch, error) {
+	d := differ{patch: diff.Patch{}, left: limit}
+	d.value(nil, before, after)
+	if d.left < 0 {
+		return nil, ErrTooLarge
+	}
+	return d.patch, nil
+}
+
+// opBytes is what an operation takes beside its path and cells.
+const opBytes = 64
+
+// differ collects operations until left is used up; then it only unwinds.
+type differ struct {
+	patch diff.Patch
+	left  int
+}
+
+func (d *differ) op(name string, path []byte, value, old starlark.Value) {
+	d.left -= opBytes + len(path)
+	op := diff.Op{Op: name, Path: string(path)}
+	op.Value, op.Old = d.text(value), d.text(old)
+	d.patch = append(d.patch, op)
+}
+
+// text is a cell's value as a patch holds it: members by name, so that the patch
+// does not depend on their order; nil for an absent cell.
+func (d *differ) text(v starlark.Value) json.RawMessage {
+	if v == nil || d.left < 0 {
+		return nil
+	}
+	style := Compact()
+	style.Sorted, style.Limit = true, d.left
+	b, err := style.Append(nil, v)
+	if d.left -= len(b); err != nil {
+		d.left = -1
+	}
+	return b
+}
 
 func (d *differ) value(path []byte, before, after starlark.Value) {
 	switch b := before.(type) {
@@ -36,7 +75,7 @@ func (d *differ) value(path []byte, before, after starlark.Value) {
 		}
 	}
 	if !same(before, after) {
-		d.patch = append(d.patch, diff.Op{Op: "replace", Path: string(path), Value: text(after), Old: text(before)})
+		d.op(diff.OpReplace, path, after, before)
 	}
 }
 
@@ -47,7 +86,7 @@ type change struct {
 }
 
 func (d *differ) object(path []byte, before, after *Object) {
-	if before == after {
+	if before == after || before.sum() == after.sum() || d.left < 0 {
 		return
 	}
 	changes := objectChanges(before, after)
@@ -56,9 +95,9 @@ func (d *differ) object(path []byte, before, after *Object) {
 		at := appendToken(path, c.key)
 		switch {
 		case c.before == nil:
-			d.patch = append(d.patch, diff.Op{Op: "add", Path: string(at), Value: text(c.after)})
+			d.op(diff.OpAdd, at, c.after, nil)
 		case c.after == nil:
-			d.patch = append(d.patch, diff.Op{Op: "remove", Path: string(at), Old: text(c.before)})
+			d.op(diff.OpRemove, at, nil, c.before)
 		default:
 			d.value(at, c.before, c.after)
 		}
@@ -66,7 +105,7 @@ func (d *differ) object(path []byte, before, after *Object) {
 }
 
 func (d *differ) array(path []byte, before, after *Array) {
-	if before == after {
+	if before == after || before.sum() == after.sum() || d.left < 0 {
 		return
 	}
 	old, now := before.vals, after.vals
@@ -84,11 +123,11 @@ func (d *differ) array(path []byte, before, after *Array) {
 	}
 	for i := len(old) - 1; i >= len(now); i-- {
 		at := appendToken(path, strconv.Itoa(start+i))
-		d.patch = append(d.patch, diff.Op{Op: "remove", Path: string(at), Old: text(old[i])})
+		d.op(diff.OpRemove, at, nil, old[i])
 	}
 	for i := len(old); i < len(now); i++ {
 		at := appendToken(path, strconv.Itoa(start+i))
-		d.patch = append(d.patch, diff.Op{Op: "add", Path: string(at), Value: text(now[i])})
+		d.op(diff.OpAdd, at, now[i], nil)
 	}
 }
 
@@ -199,15 +238,6 @@ func equal(a, b starlark.Value) bool {
 		return ok && (x == y || len(x.vals) == len(y.vals) && x.sum() == y.sum())
 	}
 	return same(a, b)
-}
-
-// text is a cell's value as a patch holds it: members by name, so that the patch
-// does not depend on their order.
-func text(v starlark.Value) json.RawMessage {
-	style := Compact()
-	style.Sorted = true
-	b, _ := style.Append(nil, v) // frozen values are JSON
-	return b
 }
 
 // appendToken appends a JSON Pointer token to a path in fresh memory.

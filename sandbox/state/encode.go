@@ -1,6 +1,7 @@
 package state
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -36,7 +37,12 @@ type Style struct {
 	Comma, Colon string
 	ASCII        bool // escape everything beyond ASCII
 	Sorted       bool // members of frozen objects by name, not in order of insertion
+	Limit        int  // bytes of the text, give or take one scalar; 0 = none
 }
+
+// ErrTooLarge is returned for a text beyond its limit: values can share parts, so
+// that a small value has an astronomic text.
+var ErrTooLarge = errors.New("the value is too large")
 
 // Compact is the style of states and native responses.
 func Compact() Style { return Style{Comma: ",", Colon: ":"} }
@@ -56,6 +62,9 @@ func (s Style) Append(b []byte, v starlark.Value) ([]byte, error) { return s.app
 func (s Style) append(b []byte, v starlark.Value, depth int) ([]byte, error) {
 	if depth > MaxDepth {
 		return nil, fmt.Errorf("more than %d levels", MaxDepth)
+	}
+	if s.Limit > 0 && len(b) > s.Limit {
+		return nil, ErrTooLarge
 	}
 	switch v := v.(type) {
 	case starlark.NoneType:
@@ -87,6 +96,8 @@ func (s Style) append(b []byte, v starlark.Value, depth int) ([]byte, error) {
 		return s.appendElements(b, v.vals, depth)
 	case starlark.Tuple:
 		return s.appendElements(b, v, depth)
+	case *starlark.List:
+		return s.appendList(b, v, depth)
 	case starlark.Iterable:
 		return s.appendElements(b, elements(v), depth)
 	}
@@ -146,6 +157,20 @@ func (s Style) appendElements(b []byte, vals []starlark.Value, depth int) ([]byt
 		}
 		var err error
 		if b, err = s.append(b, v, depth+1); err != nil {
+			return nil, err
+		}
+	}
+	return append(b, ']'), nil
+}
+
+func (s Style) appendList(b []byte, l *starlark.List, depth int) ([]byte, error) {
+	b = append(b, '[')
+	for i := range l.Len() {
+		if i > 0 {
+			b = append(b, s.Comma...)
+		}
+		var err error
+		if b, err = s.append(b, l.Index(i), depth+1); err != nil {
 			return nil, err
 		}
 	}

@@ -23,11 +23,12 @@ type Tx struct {
 	root     *Map
 	closed   bool
 	readOnly bool
+	left     int // values that may still be stored
 }
 
 // Begin starts a transaction over root.
 func Begin(root *Object) *Tx {
-	t := &Tx{base: root}
+	t := &Tx{base: root, left: maxStored}
 	t.root = &Map{tx: t, base: root, size: root.size}
 	return t
 }
@@ -118,7 +119,7 @@ func (t *Tx) adopt(parent handle, v starlark.Value, replaced handle) (starlark.V
 		l.attach(t, parent)
 		return l, nil
 	}
-	return freezeValue(v, 0)
+	return freezeValue(v, 0, &t.left)
 }
 
 func within(h, ancestor handle) bool {
@@ -152,19 +153,32 @@ func (t *Tx) adoptAll(l *starlark.List, replaced handle) ([]starlark.Value, erro
 			continue
 		}
 		var err error
-		if vals[i], err = freezeValue(e, 1); err != nil {
+		if vals[i], err = freezeValue(e, 1, &t.left); err != nil {
 			return nil, err
 		}
 	}
 	return vals, nil
 }
 
-// Freeze copies any JSON-like value into a frozen one.
-func Freeze(v starlark.Value) (starlark.Value, error) { return freezeValue(v, 0) }
+// maxStored bounds the values that one call stores; a generated world may have
+// as many as Freeze takes.
+const (
+	maxStored    = 1 << 20
+	maxGenerated = 1 << 26
+)
 
-func freezeValue(v starlark.Value, depth int) (starlark.Value, error) {
+// Freeze copies any JSON-like value into a frozen one.
+func Freeze(v starlark.Value) (starlark.Value, error) {
+	left := maxGenerated
+	return freezeValue(v, 0, &left)
+}
+
+func freezeValue(v starlark.Value, depth int, left *int) (starlark.Value, error) {
 	if depth > MaxDepth {
 		return nil, fmt.Errorf("a value of more than %d levels cannot be stored (or it contains itself)", MaxDepth)
+	}
+	if *left--; *left < 0 {
+		return nil, ErrTooLarge
 	}
 	switch v := v.(type) {
 	case starlark.NoneType, starlark.Bool, starlark.Int, *Object, *Array:
@@ -182,21 +196,21 @@ func freezeValue(v starlark.Value, depth int) (starlark.Value, error) {
 	case handle:
 		return v.frozen(), nil
 	case *starlark.Dict:
-		return freezeDict(v, depth)
+		return freezeDict(v, depth, left)
 	case *starlark.List:
 		vals := make([]starlark.Value, v.Len())
 		for i := range vals {
 			vals[i] = v.Index(i)
 		}
 		v.Freeze()
-		return freezeElements(vals, depth)
+		return freezeElements(vals, depth, left)
 	case starlark.Tuple:
-		return freezeElements(append([]starlark.Value(nil), v...), depth)
+		return freezeElements(append([]starlark.Value(nil), v...), depth, left)
 	}
 	return nil, fmt.Errorf("a %s cannot be stored: the state holds JSON values", v.Type())
 }
 
-func freezeDict(d *starlark.Dict, depth int) (starlark.Value, error) {
+func freezeDict(d *starlark.Dict, depth int, left *int) (starlark.Value, error) {
 	items := d.Items()
 	keys, vals := make([]string, len(items)), make([]starlark.Value, len(items))
 	for i, item := range items {
@@ -205,7 +219,7 @@ func freezeDict(d *starlark.Dict, depth int) (starlark.Value, error) {
 			return nil, fmt.Errorf("key %s cannot be stored: keys of the state are strings", item[0])
 		}
 		var err error
-		if vals[i], err = freezeValue(item[1], depth+1); err != nil {
+		if vals[i], err = freezeValue(item[1], depth+1, left); err != nil {
 			return nil, err
 		}
 		keys[i] = string(k)
@@ -214,10 +228,10 @@ func freezeDict(d *starlark.Dict, depth int) (starlark.Value, error) {
 	return NewObject(keys, vals), nil
 }
 
-func freezeElements(vals []starlark.Value, depth int) (starlark.Value, error) {
+func freezeElements(vals []starlark.Value, depth int, left *int) (starlark.Value, error) {
 	for i, v := range vals {
 		var err error
-		if vals[i], err = freezeValue(v, depth+1); err != nil {
+		if vals[i], err = freezeValue(v, depth+1, left); err != nil {
 			return nil, err
 		}
 	}
