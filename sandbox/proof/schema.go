@@ -21,6 +21,7 @@ type schema struct {
 	MinItems    *int               `json:"minItems"`
 	MaxItems    *int               `json:"maxItems"`
 	Pattern     string             `json:"pattern"`
+	Format      string             `json:"format"`
 	Description string             `json:"description"`
 
 	names []string // properties, sorted: draws must not depend on map order

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"strings"
+	"time"
 
 	"understudy/audit"
 )
@@ -180,12 +181,12 @@ func (g *Generator) known(index int, pool []*row) (float64, bool) {
 // word is a text that names nothing: what people write into free fields.
 func (g *Generator) word(s *schema) string {
 	p := g.params[s.param]
-	if strings.Contains(s.Description, "YYYY-MM-DD") {
-		day := "2025-0" + string(rune('1'+g.rng.IntN(9))) + "-1" + string(rune('0'+g.rng.IntN(10)))
+	if s.Format == "date" || strings.Contains(s.Description, "YYYY-MM-DD") {
+		day := g.world.now.AddDate(0, 0, g.rng.IntN(90)-30)
 		if strings.Contains(s.Description, "HH:MM") {
-			return day + "T1" + string(rune('0'+g.rng.IntN(10))) + ":00:00"
+			return day.Format("2006-01-02T15:04:05")
 		}
-		return day
+		return day.Format(time.DateOnly)
 	}
 	letters := "ABCDEFGHJKLMNPRSTUVWXYZ23456789"
 	made := strings.ToUpper(strings.Join(p.words, ""))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // world is what a generator knows of the state: its rows, and by which key they
@@ -17,6 +18,7 @@ type world struct {
 	users  map[string][]*row // key → rows that mention it
 	names  map[string]int    // field name → index
 	fields []string          // index → field name
+	now    time.Time         // the world\'s clock, where the state shows one
 }
 
 type table struct {
@@ -51,6 +53,7 @@ func (w *world) harvest(state []byte) error {
 		return nil
 	}
 	w.tables = nil
+	w.now = clock(top)
 	clear(w.byKey)
 	clear(w.users)
 	for _, name := range sortedKeys(top) {
@@ -64,6 +67,17 @@ func (w *world) harvest(state []byte) error {
 		}
 	}
 	return nil
+}
+
+// clock is the world's now, which built-in domains keep in the state.
+func clock(top map[string]any) time.Time {
+	sys, _ := top["$sys"].(map[string]any)
+	text, _ := sys["clock"].(string)
+	now, err := time.Parse("2006-01-02T15:04:05", text)
+	if err != nil {
+		return time.Date(2025, 1, 1, 12, 0, 0, 0, time.UTC)
+	}
+	return now
 }
 
 // mention records which rows a row names by their keys.

@@ -20,7 +20,7 @@ func (d *Domain) predeclared() starlark.StringDict {
 		"compat":  starlark.String(d.Compat),
 	}
 	for name, f := range map[string]builtinFunc{
-		"string": builtinString, "integer": builtinNumber, "number": builtinNumber, "boolean": builtinSimple,
+		"string": builtinString, "date": builtinDate, "integer": builtinNumber, "number": builtinNumber, "boolean": builtinSimple,
 		"anything": builtinSimple, "enum": builtinEnum, "array": builtinArray, "object": builtinObject, "optional": builtinOptional,
 		"tool": d.builtinTool, "check": d.builtinCheck, "invariant": d.builtinInvariant, "after_call": d.builtinAfterCall,
 		"error": builtinError, "attempt": builtinAttempt, "role": builtinRole, "find": builtinFind, "find_all": builtinFindAll,

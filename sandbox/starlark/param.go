@@ -15,6 +15,7 @@ type paramType struct {
 	kind     string // string, integer, number, boolean, enum, array, object, any
 	doc      string
 	pattern  *regexp.Regexp
+	format   string         // of a string: "date" is a day of the calendar, YYYY-MM-DD; "" = any text
 	min, max starlark.Value // of an integer or number; nil = unbounded
 	minLen   int            // of a string in characters or an array
 	maxLen   int            // -1 = unbounded
@@ -49,6 +50,12 @@ func builtinString(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple,
 		p.pattern, err = regexp.Compile(pattern)
 	}
 	return p, err
+}
+
+// builtinDate is date(doc): a day that exists, so that handlers may reckon with it.
+func builtinDate(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	p := &paramType{kind: "string", format: "date", maxLen: -1}
+	return p, starlark.UnpackArgs(b.Name(), args, kwargs, "doc?", &p.doc)
 }
 
 // builtinNumber serves integer and number.
@@ -186,6 +193,9 @@ func (p *paramType) schema() *state.Object {
 }
 
 func (p *paramType) schemaBounds(s *members) {
+	if p.format != "" {
+		s.add("format", starlark.String(p.format))
+	}
 	if p.pattern != nil {
 		s.add("pattern", starlark.String(p.pattern.String()))
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"go.starlark.net/starlark"
@@ -77,6 +78,8 @@ func (p *paramType) outside(v starlark.Value) string {
 			return fmt.Sprintf("want at least %d characters, got %d", p.minLen, n)
 		case p.maxLen >= 0 && n > p.maxLen:
 			return fmt.Sprintf("want at most %d characters, got %d", p.maxLen, n)
+		case p.format == "date" && !isDate(string(s)):
+			return brief(v) + " is not a day of the calendar, YYYY-MM-DD"
 		case p.pattern != nil && !p.pattern.MatchString(string(s)):
 			return fmt.Sprintf("%s does not match %s", brief(v), p.pattern)
 		}
@@ -183,4 +186,9 @@ func brief(v starlark.Value) string {
 		return string([]rune(text)[:200]) + "…"
 	}
 	return text
+}
+
+func isDate(s string) bool {
+	_, err := time.Parse(dateLayout, s)
+	return err == nil
 }

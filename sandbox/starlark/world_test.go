@@ -1,0 +1,137 @@
+package starlark_test
+
+import (
+	"encoding/json"
+	"testing"
+	"testing/fstest"
+
+	"understudy/audit"
+	"understudy/sandbox/starlark"
+)
+
+// garden is a domain whose tasks have worlds of their own.
+const garden = `
+def state(rng, size = None):
+    return {"beds": {"b1": {"plants": rng.int(1, 1000000)}, "b2": {"plants": 0}}}
+
+def water(db, bed, day):
+    db["beds"][bed]["watered"] = day
+    return db["beds"][bed]
+
+tool(water, "Water a bed.", params = {"bed": enum(["b1", "b2"]), "day": date("when")}, effect = "write")
+
+def only(initial, final, bed):
+    return changed(initial["beds"], final["beds"]) == [bed]
+
+check(only)
+
+def tasks(db, rng, n):
+    made = []
+    for i in range(n):
+        seed = rng.int(1, 1000)
+        plants = state(seeded(seed))["beds"]["b1"]["plants"]
+        made.append({
+            "id": "t%d" % i, "world": seed, "prompt": "water b1", "user": {"plants": plants},
+            "solution": [{"tool": "water", "arguments": {"bed": "b1", "day": "2025-05-01"}}],
+            "checks": [{"check": "only", "params": {"bed": "b1"}}],
+        })
+    return made
+`
+
+func gardenEnvironment(t *testing.T) *starlark.Environment {
+	t.Helper()
+	files := fstest.MapFS{
+		"garden/domain.yaml": {Data: []byte("name: garden\nfiles: [domain.star]\ntasks: 5\n")},
+		"garden/domain.star": {Data: []byte(garden)},
+	}
+	d, err := starlark.Load(files, "garden", starlark.Options{})
+	if err != nil {
+		t.Fatalf("load: %v (%s)", err, audit.ErrorHint(err))
+	}
+	return starlark.NewEnvironment(d)
+}
+
+// A task's session starts in the world that the task's maker saw.
+func TestTaskWorld(t *testing.T) {
+	env := gardenEnvironment(t)
+	tasks, err := env.Tasks(t.Context(), 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	worlds := map[string]bool{}
+	for _, task := range tasks {
+		session, err := env.Open(t.Context(), audit.Start{Task: task.ID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := session.(audit.Stater).State(t.Context(), "/beds/b1/plants")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want struct{ Plants json.Number }
+		if err := json.Unmarshal(task.User, &want); err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != want.Plants.String() {
+			t.Errorf("%s opens with %s plants, its maker saw %s", task.ID, got, want.Plants)
+		}
+		worlds[string(got)] = true
+	}
+	if len(worlds) < 4 {
+		t.Errorf("%d different worlds among %d tasks: every task has its own", len(worlds), len(tasks))
+	}
+}
+
+// changed() names the rows that differ, and nothing else.
+func TestChanged(t *testing.T) {
+	env := gardenEnvironment(t)
+	for _, row := range []struct {
+		bed, reason string
+		want        bool
+	}{
+		{"b1", "the bed of the task", true},
+		{"b2", "another bed", false},
+	} {
+		session, err := env.Open(t.Context(), audit.Start{Task: "t0"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := session.Call(t.Context(), audit.Call{Tool: "water", Arguments: json.RawMessage(`{"bed":"` + row.bed + `","day":"2025-05-01"}`)}); err != nil {
+			t.Fatal(err)
+		}
+		got, err := session.(audit.Checker).Check(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Success() != row.want {
+			t.Errorf("%s was watered: success %v, want %v (%s)", row.bed, got.Success(), row.want, row.reason)
+		}
+	}
+}
+
+// A date parameter accepts days of the calendar only, so that no handler has to reckon with others.
+func TestDateParameter(t *testing.T) {
+	env := gardenEnvironment(t)
+	for _, row := range []struct {
+		day, reason string
+		want        audit.Status
+	}{
+		{"2024-02-29", "a leap day", audit.StatusOK},
+		{"2025-02-29", "no leap year", audit.StatusInvalid},
+		{"2025-13-01", "no such month", audit.StatusInvalid},
+		{"2025-5-1", "not padded", audit.StatusInvalid},
+		{"tomorrow", "a word", audit.StatusInvalid},
+	} {
+		session, err := env.Open(t.Context(), audit.Start{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen, err := session.Call(t.Context(), audit.Call{Tool: "water", Arguments: json.RawMessage(`{"bed":"b1","day":"` + row.day + `"}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen.Status != row.want {
+			t.Errorf("day %q: status %s, want %s (%s): %s", row.day, seen.Status, row.want, row.reason, seen.Raw)
+		}
+	}
+}
