@@ -21,6 +21,8 @@ type Generator struct {
 	world   *world
 	learned []*row // calls with their answers, newest overwrite oldest
 	turn    int
+	scripts [][]audit.Call // sequences that are known to work
+	script  []audit.Call   // what is left of the one being followed
 	last    audit.Call
 	used    map[string]bool // ids that the call at hand names already
 	other   int             // parameter that the call at hand fills from its row's neighbours; -1 = none
@@ -57,8 +59,21 @@ func NewGenerator(tools []audit.Tool, seed uint64) (*Generator, error) {
 
 // Observe shows the generator a whole state; what it knew of an earlier one is dropped.
 func (g *Generator) Observe(state []byte) error {
-	g.subject = nil
-	return g.world.harvest(state)
+	w, err := harvest(state)
+	if err != nil {
+		return err
+	}
+	g.see(w)
+	return nil
+}
+
+// see gives the generator a world that was harvested before. Generators that are
+// used one after the other may share one.
+func (g *Generator) see(w *world) {
+	g.world, g.subject, g.learned = w, nil, nil
+	for i := range g.score {
+		g.score[i] = nil // field names are numbered by the world
+	}
 }
 
 // Learn shows the generator an answer, so that later calls can use what it names.
@@ -83,8 +98,19 @@ func (g *Generator) Learn(call audit.Call, answer []byte) {
 	g.turn++
 }
 
+// Suggest gives the generator sequences of calls that make sense, such as the
+// reference solutions of tasks: now and then it follows one, among its own draws.
+func (g *Generator) Suggest(scripts [][]audit.Call) { g.scripts = scripts }
+
 // Next draws a call to any tool: mostly plausible, sometimes repeated, sometimes broken.
 func (g *Generator) Next() audit.Call {
+	if len(g.script) == 0 && len(g.scripts) > 0 && g.chance(3) {
+		g.script = g.scripts[g.rng.IntN(len(g.scripts))]
+	}
+	if len(g.script) > 0 && g.chance(80) {
+		g.last, g.script = g.script[0], g.script[1:]
+		return g.last
+	}
 	if g.last.Tool != "" && g.chance(4) {
 		return g.last // a double submit
 	}

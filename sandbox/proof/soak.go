@@ -11,8 +11,8 @@ import (
 // SoakConfig says how long and how closely a domain is soaked.
 type SoakConfig struct {
 	Calls   int    // in all; 0 = 20,000
-	Session int    // calls on one world before a fresh one is opened; 0 = 500
-	Every   int    // calls between two looks at the invariants; 0 = 50
+	Session int    // calls on one world before a fresh one is opened; 0 = 1000
+	Every   int    // calls between two looks at the invariants; 0 = 100
 	Seed    uint64 // of the draws
 }
 
@@ -24,14 +24,10 @@ func (c SoakConfig) withDefaults() SoakConfig {
 		c.Session = 200
 	}
 	if c.Every == 0 {
-		c.Every = 50
+		c.Every = 100
 	}
 	return c
 }
-
-// stale is after how many calls a generator is shown the state again; between
-// two looks it learns from answers.
-const stale = 150
 
 // enough findings end a soak: more would repeat them.
 const enough = 5
@@ -75,23 +71,50 @@ func Soak(ctx context.Context, env audit.Environment, cfg SoakConfig) (*SoakRepo
 	for _, t := range tools {
 		report.Tools[t.Name] = &Tally{Families: map[audit.Family]int{}}
 	}
+	scripts, err := solutions(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	var seen *world
 	for seed := cfg.Seed; report.Calls < cfg.Calls && len(report.Findings) < enough; seed++ {
-		s := soaker{env: env, tools: tools, seed: seed, calls: min(cfg.Session, cfg.Calls-report.Calls), every: cfg.Every}
+		s := soaker{env: env, tools: tools, seed: seed, calls: min(cfg.Session, cfg.Calls-report.Calls), every: cfg.Every, scripts: scripts, world: seen}
 		if err := s.run(ctx, report); err != nil {
 			return nil, err
 		}
+		seen = s.world
 	}
 	report.Elapsed = time.Since(start)
 	return report, nil
 }
 
+// solutions are the reference solutions of the environment's own tasks, if it has any.
+func solutions(ctx context.Context, env audit.Environment) ([][]audit.Call, error) {
+	tasker, ok := env.(audit.Tasker)
+	if !ok {
+		return nil, nil
+	}
+	tasks, err := tasker.Tasks(ctx, 0, 0)
+	if err != nil {
+		return nil, fmt.Errorf("list tasks: %w", err)
+	}
+	var scripts [][]audit.Call
+	for _, t := range tasks {
+		if len(t.Solution) > 0 {
+			scripts = append(scripts, t.Solution)
+		}
+	}
+	return scripts, nil
+}
+
 // soaker is one session of a soak.
 type soaker struct {
-	env   audit.Environment
-	tools []audit.Tool
-	seed  uint64
-	calls int
-	every int
+	env     audit.Environment
+	tools   []audit.Tool
+	seed    uint64
+	calls   int
+	every   int
+	scripts [][]audit.Call
+	world   *world // the initial world, which all sessions share; nil until one has looked
 }
 
 // inspected is what a soak needs of a session.
@@ -101,7 +124,7 @@ type inspected interface {
 	audit.Inspector
 }
 
-func (s soaker) open(ctx context.Context) (inspected, error) {
+func (s *soaker) open(ctx context.Context) (inspected, error) {
 	session, err := s.env.Open(ctx, audit.Start{Seed: s.seed})
 	if err != nil {
 		return nil, fmt.Errorf("open a session: %w", err)
@@ -116,7 +139,7 @@ func (s soaker) open(ctx context.Context) (inspected, error) {
 	return i, nil
 }
 
-func (s soaker) run(ctx context.Context, report *SoakReport) error {
+func (s *soaker) run(ctx context.Context, report *SoakReport) error {
 	session, err := s.open(ctx)
 	if err != nil {
 		return err
@@ -126,13 +149,15 @@ func (s soaker) run(ctx context.Context, report *SoakReport) error {
 	if err != nil {
 		return err
 	}
+	if s.world == nil {
+		if s.world, err = look(ctx, session); err != nil {
+			return err
+		}
+	}
+	g.see(s.world)
+	g.Suggest(s.scripts)
 	var log []audit.Call
 	for n := 1; n <= s.calls; n++ {
-		if n == 1 || n%stale == 0 {
-			if err := s.show(ctx, session, g); err != nil {
-				return err
-			}
-		}
 		call := g.Next()
 		log = append(log, call)
 		seen, err := session.Call(ctx, call)
@@ -159,16 +184,17 @@ func (s soaker) run(ctx context.Context, report *SoakReport) error {
 	return nil
 }
 
-func (s soaker) show(ctx context.Context, session inspected, g *Generator) error {
-	text, err := session.State(ctx, "")
+// look harvests a session's whole state.
+func look(ctx context.Context, s audit.Stater) (*world, error) {
+	text, err := s.State(ctx, "")
 	if err != nil {
-		return fmt.Errorf("read the state: %w", err)
+		return nil, fmt.Errorf("read the state: %w", err)
 	}
-	return g.Observe(text)
+	return harvest(text)
 }
 
 // locate repeats a session's calls and names the first that broke an invariant.
-func (s soaker) locate(ctx context.Context, log []audit.Call, report *SoakReport) error {
+func (s *soaker) locate(ctx context.Context, log []audit.Call, report *SoakReport) error {
 	session, err := s.open(ctx)
 	if err != nil {
 		return err

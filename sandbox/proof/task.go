@@ -71,9 +71,9 @@ func Tasks(ctx context.Context, env audit.Environment, cfg TaskConfig) (*TaskRep
 		return nil, fmt.Errorf("list tools: %w", err)
 	}
 	report := &TaskReport{Killed: map[Mutation]int{}, Survived: map[Mutation]int{}, Equivalent: map[Mutation]int{}}
-	seen := map[string]bool{}
+	seen, latest := map[string]bool{}, &sight{}
 	for i, task := range tasks {
-		t := trial{env: env, task: task, tools: tools, seed: cfg.Seed + uint64(i), values: cmp.Or(cfg.Values, 3)}
+		t := trial{env: env, task: task, tools: tools, seed: cfg.Seed + uint64(i), values: cmp.Or(cfg.Values, 3), seen: latest}
 		result, err := t.run(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("task %s: %w", task.ID, err)
@@ -108,6 +108,7 @@ type trial struct {
 	tools  []audit.Tool
 	seed   uint64
 	values int
+	seen   *sight
 }
 
 func (t trial) run(ctx context.Context) (TaskResult, error) {
@@ -238,14 +239,28 @@ func (t trial) passes(ctx context.Context, session audit.Session) (bool, error) 
 	return checked.Success(), nil
 }
 
+// generator returns a generator that has seen the task's initial state.
 func (t trial) generator(ctx context.Context, s tried) (*Generator, error) {
 	g, err := NewGenerator(t.tools, t.seed)
 	if err != nil {
 		return nil, err
 	}
-	text, err := s.State(ctx, "")
+	digest, err := s.StateDigest(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read the state: %w", err)
+		return nil, fmt.Errorf("digest the state: %w", err)
 	}
-	return g, g.Observe(text)
+	if digest != t.seen.digest || t.seen.world == nil {
+		if t.seen.world, err = look(ctx, s); err != nil {
+			return nil, err
+		}
+		t.seen.digest = digest
+	}
+	g.see(t.seen.world)
+	return g, nil
+}
+
+// sight is the world that was harvested last: most tasks start from the same.
+type sight struct {
+	digest audit.Digest
+	world  *world
 }

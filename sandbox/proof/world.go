@@ -42,20 +42,18 @@ func newWorld() *world {
 	return &world{byKey: map[string][]*row{}, users: map[string][]*row{}, names: map[string]int{}}
 }
 
-// harvest replaces the rows by those of a whole state.
-func (w *world) harvest(state []byte) error {
+// harvest collects the rows of a whole state.
+func harvest(state []byte) (*world, error) {
 	root, err := decode(state)
 	if err != nil {
-		return fmt.Errorf("harvest the state: %w", err)
+		return nil, fmt.Errorf("harvest the state: %w", err)
 	}
+	w := newWorld()
 	top, ok := root.(map[string]any)
 	if !ok {
-		return nil
+		return w, nil
 	}
-	w.tables = nil
 	w.now = clock(top)
-	clear(w.byKey)
-	clear(w.users)
 	for _, name := range sortedKeys(top) {
 		if !strings.HasPrefix(name, "$") {
 			w.collect(nil, name, top[name])
@@ -66,7 +64,7 @@ func (w *world) harvest(state []byte) error {
 			w.mention(r)
 		}
 	}
-	return nil
+	return w, nil
 }
 
 // clock is the world's now, which built-in domains keep in the state.
