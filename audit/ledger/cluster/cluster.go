@@ -222,7 +222,8 @@ func (c *Cluster) launchOnce(ctx context.Context) error {
 		}
 		select {
 		case <-c.process.done:
-			return startError(c.data(), c.log(), from)
+			// A server that panics leaves its postmaster.pid.
+			return errors.Join(startError(c.data(), c.log(), from), c.stopSurvivor(ctx))
 		case <-ctx.Done():
 			return &audit.Error{
 				Code: audit.CodeInfrastructure, Err: err,

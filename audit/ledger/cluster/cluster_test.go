@@ -7,12 +7,9 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"go.uber.org/goleak"
 
 	"understudy/audit/ledger/cluster"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // folder is a data folder that a dropped-to user can reach, which t.TempDir is
 // not for root.

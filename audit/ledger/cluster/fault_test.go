@@ -1,0 +1,183 @@
+package cluster_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"understudy/audit"
+	"understudy/audit/ledger/cluster"
+)
+
+// made is a folder with a stopped cluster.
+func made(t *testing.T) string {
+	t.Helper()
+	dir := folder(t)
+	c := start(t, cluster.Config{Dir: dir, Ephemeral: true})
+	if err := c.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestStartRefuses(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		config func(t *testing.T) cluster.Config
+		want   string
+		reason string
+	}{
+		{"used", func(t *testing.T) cluster.Config {
+			t.Helper()
+			return cluster.Config{Dir: start(t, cluster.Config{Dir: folder(t), Ephemeral: true}).Dir()}
+		}, "in use by process", "two programs on one cluster would destroy it"},
+		{"file", func(t *testing.T) cluster.Config {
+			t.Helper()
+			path := filepath.Join(folder(t), "file")
+			write(t, path, "")
+			return cluster.Config{Dir: path}
+		}, "cannot be written", "a file stands where the folder should"},
+		{"strange", func(t *testing.T) cluster.Config {
+			t.Helper()
+			dir := folder(t)
+			write(t, filepath.Join(dir, "postgres", "holiday.jpg"), "")
+			return cluster.Config{Dir: dir}
+		}, "no PG_VERSION", "a folder that holds something else is not ours to fill"},
+		{"garbled", func(t *testing.T) cluster.Config {
+			t.Helper()
+			dir := folder(t)
+			write(t, filepath.Join(dir, "postgres", "PG_VERSION"), "fifteen")
+			return cluster.Config{Dir: dir}
+		}, "damaged", "PG_VERSION is no number"},
+		{"old", func(t *testing.T) cluster.Config {
+			t.Helper()
+			dir := folder(t)
+			write(t, filepath.Join(dir, "postgres", "PG_VERSION"), "9\n")
+			return cluster.Config{Dir: dir}
+		}, "made by PostgreSQL 9", "a cluster opens only under the version that made it"},
+		{"torn", func(t *testing.T) cluster.Config {
+			t.Helper()
+			dir := made(t)
+			if err := os.Truncate(filepath.Join(dir, "postgres", "global", "pg_control"), 100); err != nil {
+				t.Fatal(err)
+			}
+			return cluster.Config{Dir: dir}
+		}, "damaged", "a disk lost part of the control file"},
+		{"no binaries", func(t *testing.T) cluster.Config {
+			t.Helper()
+			return cluster.Config{Dir: folder(t), Binaries: t.TempDir()}
+		}, "no PostgreSQL server in", "the named folder has no server"},
+		{"initdb fails", func(t *testing.T) cluster.Config {
+			t.Helper()
+			bin := folder(t)
+			write(t, filepath.Join(bin, "postgres"), "#!/bin/sh\necho 'postgres (PostgreSQL) 15.1'\n")
+			write(t, filepath.Join(bin, "initdb"), "#!/bin/sh\ntouch \"$2/half\"\necho 'initdb: error: no space left' >&2\nexit 1\n")
+			return cluster.Config{Dir: filepath.Join(folder(t), "data"), Binaries: bin}
+		}, "no space left", "a disk fills up while the cluster is made"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			cfg := test.config(t)
+			before := listing(t, cfg.Dir)
+			c, err := cluster.Start(t.Context(), cfg)
+			if err == nil {
+				t.Fatalf("%s: it started: %v", test.reason, c.Stop(t.Context()))
+			}
+			e, ok := errors.AsType[*audit.Error](err)
+			if !ok || e.Code != audit.CodeInfrastructure || e.Hint == "" {
+				t.Errorf("%s: got %#v, want an infrastructure error with a hint", test.reason, err)
+			}
+			if text := err.Error(); !strings.Contains(text, test.want) || strings.Contains(text, "\n") {
+				t.Errorf("%s: got %q, want one line that says %q", test.reason, text, test.want)
+			}
+			for _, path := range listing(t, cfg.Dir) {
+				if !strings.Contains(path, "postgres.lo") && !strings.Contains(strings.Join(before, "\n"), path) {
+					t.Errorf("%s: it left %s behind", test.reason, path)
+				}
+			}
+		})
+	}
+}
+
+// listing is every file of a folder but the sockets' folder, which is empty.
+func listing(t *testing.T, dir string) []string {
+	t.Helper()
+	var paths []string
+	err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			paths = append(paths, path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+func TestRootNeedsFolderThatOthersCanEnter(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root hands the server to another user")
+	}
+	closed := t.TempDir()
+	if err := os.Chmod(closed, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, err := cluster.Start(t.Context(), cluster.Config{Dir: filepath.Join(closed, "data")})
+	if err == nil || !strings.Contains(err.Error(), "cannot enter "+closed) {
+		t.Errorf("got %v, want it to name the folder %s", err, closed)
+	}
+	if _, err := os.Stat(filepath.Join(closed, "data")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v, want no folder to be made", err)
+	}
+}
+
+func TestHalfMadeClusterIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	dir := folder(t)
+	write(t, filepath.Join(dir, "postgres.new", "half"), "left by a killed program")
+	c := start(t, cluster.Config{Dir: dir, Ephemeral: true})
+	if !c.Made() {
+		t.Error("got an old cluster, want a new one")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "postgres.new")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v, want the half-made one gone", err)
+	}
+}
+
+func TestSocketOfDeepFolder(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(folder(t), strings.Repeat("deep/", 25))
+	c := start(t, cluster.Config{Dir: dir, Ephemeral: true})
+	socket := connect(t, c).Config().Host
+	if strings.HasPrefix(socket, dir) {
+		t.Errorf("got the socket in %s, want it in a short folder", socket)
+	}
+	info, err := os.Stat(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode().Perm() != 0o700 {
+		t.Errorf("got mode %v of the socket's folder, want 0700: it alone keeps others out", info.Mode())
+	}
+	if err := c.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v, want the short folder gone", err)
+	}
+}
