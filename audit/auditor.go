@@ -2,10 +2,9 @@ package audit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // Config says what an Auditor audits with. The zero value of a field means its
@@ -66,12 +65,10 @@ func (a *Auditor) Audit(ctx context.Context, at *Place, action *Planned) ([]Pair
 	if skipped, err := at.skip(ctx, action, pairs); skipped || err != nil {
 		return pairs, err
 	}
-	var answers []Rehearsal
-	var seen sighting
-	both, bothCtx := errgroup.WithContext(ctx)
-	both.Go(func() (err error) { answers, err = a.rehearse(bothCtx, at, action); return err })
-	both.Go(func() (err error) { seen, err = at.execute(bothCtx, action); return err })
-	if err := both.Wait(); err != nil {
+	rehearsing := a.rehearse(ctx, at, action) // side by side with the sandbox
+	seen, failed := at.execute(ctx, action)
+	answers, err := rehearsing()
+	if err := errors.Join(err, failed); err != nil {
 		return nil, fmt.Errorf("audit step %d of episode %s: %w", action.Step(), at.episode.ID, err)
 	}
 	probes, err := a.probe(ctx, at, action, answers, &seen)

@@ -61,9 +61,10 @@ func (at *Place) draw(s *Planned, trail Digest) []Draw {
 	return draws
 }
 
-// rehearse collects the rehearsals of an action: those that it brought along,
-// and for the rest what the rehearser answers.
-func (a *Auditor) rehearse(ctx context.Context, at *Place, action *Planned) ([]Rehearsal, error) {
+// rehearse begins to collect the rehearsals of an action: those that it brought
+// along, and for the rest what the rehearser answers. The function that it
+// returns waits for them and must be called.
+func (a *Auditor) rehearse(ctx context.Context, at *Place, action *Planned) func() ([]Rehearsal, error) {
 	answers := make([]Rehearsal, len(action.samples))
 	var open []int
 	for i := range action.samples {
@@ -76,13 +77,18 @@ func (a *Auditor) rehearse(ctx context.Context, at *Place, action *Planned) ([]R
 		}
 	}
 	if len(open) == 0 {
-		return answers, nil
+		return func() ([]Rehearsal, error) { return answers, nil }
 	}
-	asked, err := a.ask(ctx, at, at.shown(), action.call, action.samples[open[0]].Prompt, len(open))
-	for k, i := range open {
-		answers[i] = asked[k]
-	}
-	return answers, err
+	history := at.shown()
+	done := make(chan error, 1)
+	go func() {
+		asked, err := a.ask(ctx, at, history, action.call, action.samples[open[0]].Prompt, len(open))
+		for k, i := range open {
+			answers[i] = asked[k]
+		}
+		done <- err
+	}()
+	return func() ([]Rehearsal, error) { return answers, <-done }
 }
 
 // ask has the rehearser answer a call n times. There are always n answers: what

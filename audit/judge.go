@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"math"
 	"slices"
 
 	"understudy/audit/diff"
@@ -282,153 +281,6 @@ func (j *judgement) excuse() (MaskReason, string) {
 	return "", ""
 }
 
-// compareEffects compares what the call changed with what the rehearsal says it
-// changed.
-func (j *judgement) compareEffects() {
-	claimed := j.claim()
-	j.flag(claimed.flags...)
-	if claimed.source != "" {
-		j.v.Claimed = claimed.cells.patchOf()
-	}
-	truth, known := j.realCells()
-	if !known {
-		j.unobservable(claimed)
-		return
-	}
-	s := &j.v.Scores
-	s.RealCells = new(len(truth))
-	if claimed.source == "" || claimed.blindTo(truth) {
-		j.unobservable(claimed)
-		return
-	}
-	e := scoreEffect(truth, claimed)
-	s.RehearsedCells, s.EffectSource = new(e.claimed), claimed.source
-	s.PhantomWrite, s.SilentWrite = e.phantom, e.silent
-	if j.writes() {
-		s.EffectPrecision, s.EffectRecall, s.EffectF1 = new(e.precision), new(e.recall), new(e.f1)
-	}
-}
-
-// realCells are the cells that the call really changed: seen by the probes where
-// these are the claim's source, else of the whole state.
-func (j *judgement) realCells() (cells, bool) {
-	if j.at.probed != nil {
-		return j.at.reads, true
-	}
-	if j.at.Observation.Delta == nil {
-		return nil, false
-	}
-	truth, err := cellsOf(j.at.Observation.Delta, j.rules.limits)
-	return truth, err == nil
-}
-
-// blindTo reports whether a claim by echo could not have shown any of the real
-// changes, and shows none: silence that means nothing.
-func (c *claim) blindTo(truth cells) bool {
-	if c.scope == nil || len(truth) == 0 || len(c.cells) > 0 {
-		return false
-	}
-	for pointer := range truth {
-		if c.scope(pointer) {
-			return false
-		}
-	}
-	return true
-}
-
-// writes reports whether the call may change the world: declared, or seen to.
-func (j *judgement) writes() bool {
-	p := Pair{Effect: j.at.Tool.Effect, Observation: j.at.Observation, Verdict: Verdict{Claimed: j.v.Claimed}}
-	return p.writes()
-}
-
-// unobservable notes a write whose effect cannot be compared. Where one side is
-// an error the outcome has already said all there is to say.
-func (j *judgement) unobservable(claimed claim) {
-	if j.writes() && claimed.source != EffectByOutcome && !j.v.Real.IsError() {
-		j.flag(FlagUnobservable)
-		j.v.Scores.PhiMask = MaskUnobservable
-	}
-}
-
-// claim finds what the rehearsal says it changed, by the best source at hand.
-func (j *judgement) claim() claim {
-	c := j.at
-	if c.probed != nil {
-		return *c.probed
-	}
-	if j.v.Rehearsed.IsError() {
-		return claim{source: EffectByOutcome}
-	}
-	if len(c.Rehearsal.StateDelta) > 0 {
-		block, err := claimByBlock(c.Rehearsal.StateDelta, j.rules.limits)
-		if err == nil {
-			return block
-		}
-		return claim{flags: []string{FlagBadStateDelta}}
-	}
-	echo := j.rules.echoOf(&c.Tool)
-	if len(echo) == 0 || c.Tool.Effect == Read {
-		return claim{}
-	}
-	arguments, err := diff.Decode(c.Call.Arguments, j.rules.limits)
-	if err != nil {
-		return claim{}
-	}
-	truth := j.real.Body
-	if j.v.Real.IsError() {
-		truth = diff.Value{} // an error repeats no state
-	}
-	return claimByEcho(echo, arguments, truth, j.rehearsed.Body, c.Observation.Delta, c.State)
-}
-
-// severity grades the verdict by its worst fault (design.md 1).
-func (j *judgement) severity() Severity {
-	v := &j.v
-	switch {
-	case v.FalseSuccess, v.Scores.PhantomWrite:
-		return S5
-	case v.Real.IsError() != v.Rehearsed.IsError(), v.Real.IsError() && v.Real != v.Rehearsed:
-		return S4
-	}
-	worst := S0
-	if j.recoded || j.cosmetic {
-		worst = S1
-	}
-	if v.Real != v.Rehearsed { // ok for ok_empty
-		worst = S3
-	}
-	if s := &v.Scores; s.SilentWrite || s.EffectF1 != nil && *s.EffectF1 < 1 {
-		worst = S3
-	}
-	for i := range v.Differences {
-		worst = max(worst, severityOf(&v.Differences[i]))
-	}
-	return worst
-}
-
-// severityOf grades one difference: S1 what the policy equates, S2 values that
-// weigh little, S3 what a later step would trip over.
-func severityOf(d *diff.Difference) Severity {
-	if d.Cosmetic {
-		return S1
-	}
-	switch d.Kind {
-	case diff.Reordered:
-		return S1
-	case diff.Missing, diff.Extra, diff.TypeChanged, diff.AbsentNull, diff.Inconsistent:
-		return S3
-	case diff.Changed:
-	}
-	switch d.Class {
-	case diff.Text, diff.Volatile:
-		return S2
-	case diff.Exact, diff.Echo, diff.Enum, diff.Number, diff.Timestamp, diff.ID:
-		return S3
-	}
-	return S3
-}
-
 // scorePhi computes φ, or says why there is none.
 func (j *judgement) scorePhi() {
 	if j.v.Scores.PhiMask != "" && OutcomeGrade(j.v.Real, j.v.Rehearsed) > 0 {
@@ -437,19 +289,4 @@ func (j *judgement) scorePhi() {
 	j.v.Scores.PhiMask = ""
 	phi := componentsOf(&j.v, j.writes()).Phi()
 	j.v.Scores.Phi = &phi
-}
-
-// clean drops from a rehearsal what is not a finite number, before it is stored.
-func (r *Rehearsal) clean() (flags []string) {
-	if slices.ContainsFunc(r.LogProbs, func(x float32) bool { return !finite(float64(x)) }) {
-		r.LogProbs = nil
-		flags = append(flags, FlagNonFiniteLogProb)
-	}
-	for _, p := range []**float64{&r.Confidence, &r.Agreement} {
-		if *p != nil && !(math.Abs(**p) <= math.MaxFloat64) {
-			*p = nil
-			flags = append(flags, FlagNonFiniteLogProb)
-		}
-	}
-	return slices.Compact(flags)
 }

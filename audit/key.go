@@ -89,9 +89,9 @@ func policyDigest(ep *Episode) Digest {
 	return sha256.Sum256(strconv.AppendInt(b, ep.Checkpoint, 10))
 }
 
-func promptDigest(ep *Episode, action *Action) Digest {
-	b := appendSized(make([]byte, 0, 64+len(action.Prompt)), ep.PromptGroup)
-	return sha256.Sum256(append(b, action.Prompt...))
+func promptDigest(ep *Episode, prompt []byte) Digest {
+	b := appendSized(make([]byte, 0, 64+len(prompt)), ep.PromptGroup)
+	return sha256.Sum256(append(b, prompt...))
 }
 
 // startDigest identifies the initial state by how it is made. The clock in it is

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -22,6 +21,8 @@ type Place struct {
 	info    EnvironmentInfo
 	tools   []Tool
 
+	policy    Digest
+	prompt    Digest  // of actions without messages of their own
 	session   Session // nil: the reference answers are the recorded ones
 	twin      Session // second copy of the world, nil where the environment is deterministic
 	foreign   Session // somebody else on the same shared state
@@ -57,7 +58,10 @@ func (a *Auditor) open(ctx context.Context, ep *Episode, steps []Planned) (*Plac
 	if err != nil {
 		return nil, err
 	}
-	at := &Place{auditor: a, episode: ep, initial: initial, ids: &diff.Bijection{}, held: true}
+	at := &Place{
+		auditor: a, episode: ep, ids: &diff.Bijection{}, held: true,
+		policy: policyDigest(ep), prompt: promptDigest(ep, nil), initial: initial,
+	}
 	if ep.Environment == "" {
 		at.rules = a.rulesOf("")
 		return at, nil
@@ -151,43 +155,6 @@ func (at *Place) tool(name string) Tool {
 	return Tool{Name: name, Effect: UnknownEffect}
 }
 
-// pairs makes the pairs of an action, with their keys, before anything of it is
-// rehearsed or executed.
-func (at *Place) pairs(action *Planned) []Pair {
-	if action.replay {
-		return nil
-	}
-	tool := at.tool(action.call.Tool)
-	pairs := make([]Pair, len(action.samples))
-	for i, sample := range action.samples {
-		pairs[i] = at.pair(sample, action.digest, tool.Effect)
-		pairs[i].Repeats = action.repeats
-		pairs[i].Verdict.Flags = slices.Clone(action.flags)
-		if action.draws != nil && !action.draws[i] {
-			pairs[i].Verdict.mask(MaskNotSampled, "")
-		}
-	}
-	return pairs
-}
-
-func (at *Place) pair(action Action, call Digest, effect Effect) Pair {
-	ep := at.episode
-	mode := ep.Mode
-	if mode == "" {
-		mode = Forced
-	}
-	id := Identity{
-		Policy: policyDigest(ep), Prompt: promptDigest(ep, &action), Initial: at.initial, History: at.trail,
-		Action: call, Mode: mode, Environment: at.info.Name, Version: at.info.Digest, Rules: at.rules.Digest(),
-		Episode: ep.ID, Sample: action.Sample, Probe: action.Probe,
-	}
-	return Pair{
-		Key: id.Key(), Episode: ep.ID, PromptGroup: ep.PromptGroup, Policy: ep.Policy, Checkpoint: ep.Checkpoint,
-		Environment: at.info.Name, Version: at.info.Version, EnvDigest: at.info.Digest, Mode: mode,
-		Action: action, Effect: effect, Success: ep.Success, Verdict: Verdict{Rules: at.rules.Digest()},
-	}
-}
-
 // skip deals with an action that is not judged: one that only leads to a later
 // state, one that cannot be judged any more, one that was not drawn. The state
 // behind it is reached all the same where that is possible.
@@ -268,81 +235,6 @@ func (at *Place) fork(pairs []Pair) {
 	at.forked = at.forked || diverged
 }
 
-// judge fills in what was answered and seen, and the verdicts.
-func (at *Place) judge(pairs []Pair, answers []Rehearsal, seen *sighting) {
-	for i := range pairs {
-		p := &pairs[i]
-		p.Observation, p.Twin = seen.observation, seen.twin
-		if p.Verdict.Masked != "" { // not drawn, beside one that was
-			p.Observation, p.Twin = nil, nil
-			continue
-		}
-		answer := answers[i]
-		flags := append(slices.Clone(p.Verdict.Flags), seen.flags...)
-		flags = append(flags, answer.clean()...)
-		p.Action.Rehearsal = &answer
-		if seen.mask != "" {
-			p.Verdict.mask(seen.mask, seen.detail)
-			p.Verdict.Flags = flags
-			continue
-		}
-		ids := &diff.Bijection{} // the history shows real ids: each answer stands alone
-		if p.Mode == Open {
-			ids = at.ids
-			if i > 0 { // only the first rehearsal goes on
-				ids = at.idsBefore.Clone()
-			} else {
-				at.idsBefore = ids.Clone()
-			}
-		}
-		p.Verdict = at.rules.Judge(&Case{
-			Environment: at.info.Name, Version: at.info.Version, Mode: p.Mode,
-			Tool: at.tool(p.Action.Call.Tool), Call: p.Action.Call,
-			Rehearsal: &answer, Observation: seen.observation, Twin: seen.twin, Recorded: p.Action.Recorded,
-			State: seen.state, IDs: ids, probed: seen.claim, reads: seen.reads,
-		})
-		p.Verdict.Flags = append(flags, p.Verdict.Flags...)
-	}
-}
-
-// translate replaces the rehearsed ids in a call's arguments by the real ones:
-// in an open episode ACT speaks of things by the names that REHEARSE gave them.
-func (at *Place) translate(call Call) (Call, bool) {
-	if at.ids.Len() == 0 {
-		return call, false
-	}
-	arguments, err := diff.Decode(call.Arguments, at.rules.limits)
-	if err != nil {
-		return call, false
-	}
-	replaced := false
-	text := appendTranslated(nil, arguments, func(id string) (string, bool) {
-		truth, ok := at.ids.Real(id)
-		replaced = replaced || ok && truth != id
-		return truth, ok
-	})
-	if replaced {
-		call.Arguments = text
-	}
-	return call, replaced
-}
-
-// appendTranslated appends v as JSON with every scalar that stands for another.
-func appendTranslated(b []byte, v diff.Value, truth func(string) (string, bool)) []byte {
-	switch v.Type() {
-	case diff.TypeObject, diff.TypeArray:
-		return appendContainer(b, v, func(b []byte, kid diff.Value) []byte { return appendTranslated(b, kid, truth) })
-	case diff.TypeString, diff.TypeNumber:
-		text := v.String()
-		if other, ok := truth(text); ok {
-			text = other
-		}
-		return append(b, text...)
-	case diff.TypeAbsent, diff.TypeNull, diff.TypeBool:
-	}
-	return v.AppendJSON(b)
-}
-
 // finish evaluates the terminal checks where every action was executed.
 func (at *Place) finish(ctx context.Context, pairs []Pair) error {
 	checker, ok := at.session.(Checker)
@@ -378,16 +270,3 @@ func (at *Place) close() {
 
 // shown copies the answers that REHEARSE may see.
 func (at *Place) shown() []Turn { return slices.Clone(at.history) }
-
-// sameAnswer reports whether two rehearsals say the same, byte for byte or by value.
-func sameAnswer(a, b []byte, limits diff.Limits) bool {
-	if bytes.Equal(a, b) {
-		return true
-	}
-	x, err := diff.Decode(a, limits)
-	if err != nil {
-		return false
-	}
-	y, err := diff.Decode(b, limits)
-	return err == nil && diff.Equal(x, y)
-}
