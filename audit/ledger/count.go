@@ -239,9 +239,6 @@ func cutBytes(content []byte, n int) []byte {
 }
 
 // sorted lists a map's keys in the order in which rows are locked.
-func sorted[K interface {
-	comparable
-	compare(K) int
-}, V any](m map[K]V) []K {
-	return slices.SortedFunc(maps.Keys(m), K.compare)
+func sorted[K comparable, V any](m map[K]V, compare func(a, b K) int) []K {
+	return slices.SortedFunc(maps.Keys(m), compare)
 }

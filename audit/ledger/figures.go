@@ -151,7 +151,7 @@ func toolCounts(tools map[toolKey]*audit.ToolCounts, k toolKey) *audit.ToolCount
 // countClusters sums rollups over digests, canary levels and task success.
 func (l *Ledger) countClusters(ctx context.Context, run int32, tools map[toolKey]*audit.ToolCounts) error {
 	sums := make([]string, 0, 4*len(l.rollup.figures))
-	for _, column := range strings.Split(l.rollup.sums, ", ") {
+	for column := range strings.SplitSeq(l.rollup.sums, ", ") {
 		sums = append(sums, "sum("+column+")::float8")
 	}
 	rows, err := l.pool.Query(ctx, `

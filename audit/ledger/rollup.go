@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -35,7 +36,7 @@ func newRollupStatements() rollupStatements {
 		upsert: `
 			INSERT INTO rollup AS r (run, environment, version, env_digest, tool, mode, canary, success, prompt_group, pairs, ` + strings.Join(names, ", ") + `)
 			SELECT $1, environment, version, env_digest, tool, mode, canary, success, prompt_group, pairs, ` + strings.Join(values, ", ") + `
-			FROM (SELECT k.*, (i - 1) * ` + fmt.Sprint(4*len(figures)) + ` AS o, $11::float8[] AS v
+			FROM (SELECT k.*, (i - 1) * ` + strconv.Itoa(4*len(figures)) + ` AS o, $11::float8[] AS v
 				FROM unnest($2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[], $8::smallint[], $9::text[], $10::bigint[])
 				WITH ORDINALITY AS k (environment, version, env_digest, tool, mode, canary, success, prompt_group, pairs, i)) AS s
 			ORDER BY environment, version, env_digest, tool, mode, canary, success, prompt_group
@@ -69,7 +70,7 @@ func (l *Ledger) queueRollups(batch *pgx.Batch, run int32, c *counts) {
 		pairs []int64
 		v     []float64
 	)
-	for _, key := range sorted(c.rollups) {
+	for _, key := range sorted(c.rollups, rollupKey.compare) {
 		sums := c.rollups[key]
 		k.add(key)
 		pairs = append(pairs, sums.pairs)
@@ -106,7 +107,7 @@ func queueCells(batch *pgx.Batch, run int32, c *counts) {
 		n, repeats, approximate, oversize, unseeable []int64
 		weight                                       []float64
 	)
-	for _, key := range sorted(c.cells) {
+	for _, key := range sorted(c.cells, cellKey.compare) {
 		s := c.cells[key]
 		k.add(key.rollupKey)
 		actual, rehearsed, masked = append(actual, key.actual), append(rehearsed, key.rehearsed), append(masked, key.masked)
@@ -153,7 +154,7 @@ func queueLeaves(batch *pgx.Batch, run int32, c *counts) {
 		severity, sampleSeverity          []int16
 		keys, pointers, rehearsed, actual [][]byte
 	)
-	for i, key := range sorted(c.leaves) {
+	for i, key := range sorted(c.leaves, leafKey.compare) {
 		s := c.leaves[key]
 		for j, text := range []string{key.environment, key.version, key.tool, key.mode, key.part, key.pattern, key.kind, key.class} {
 			k[j] = append(k[j], text)

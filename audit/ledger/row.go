@@ -29,7 +29,8 @@ func newRows(pairs []audit.Pair) ([]row, error) {
 	rows := make([]row, len(pairs))
 	seen := make(map[place]int, len(pairs))
 	for i := range pairs {
-		p := &pairs[i]
+		p := new(pairs[i])
+		p.Verdict.Scores = repairScores(p.Verdict.Scores) // one NaN would poison a sum for good
 		d, err := newDocument(p)
 		if err != nil {
 			return nil, err
@@ -170,7 +171,7 @@ func (c *columns) addState(p *audit.Pair) {
 func (c *columns) addBodies(r *row) {
 	c.arguments = append(c.arguments, digestBytes(r.arguments.digest))
 	c.prompt = append(c.prompt, digestBytes(r.prompt.digest))
-	c.rehearsal = append(c.rehearsal, digestBytes(r.document.rehearsal.digest))
+	c.rehearsal = append(c.rehearsal, digestBytes(r.rehearsal.digest))
 	c.stateBlock = append(c.stateBlock, digestBytes(r.stateBlock.digest))
 	c.recorded = append(c.recorded, digestBytes(r.recorded.digest))
 	c.observation = append(c.observation, digestBytes(r.observation.digest))
@@ -214,7 +215,7 @@ func newBodyColumns(rows []row, most int) *bodyColumns {
 		c.digest = append(c.digest, d[:])
 		c.size = append(c.size, int64(len(content)))
 		c.truncated = append(c.truncated, len(content) > most)
-		c.content = append(c.content, content[:min(len(content), most)])
+		c.content = append(c.content, cutBytes(content, most))
 	}
 	return c
 }

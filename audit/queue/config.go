@@ -149,12 +149,12 @@ func (c Config) interrupt(ctx context.Context, arrow Arrow) error {
 	return c.Interrupt(ctx, arrow)
 }
 
-// Crash is what an Interrupt function, also the ledger's, returns to stop a
+// CrashError is what an Interrupt function, also the ledger's, returns to stop a
 // service on the spot: nothing is finished, acknowledged or handed back.
-type Crash struct{ Point string }
+type CrashError struct{ Point string }
 
 // Error names the point.
-func (e *Crash) Error() string { return "crash at " + e.Point }
+func (e *CrashError) Error() string { return "crash at " + e.Point }
 
 // crashed finds a crash in err.
-func crashed(err error) (*Crash, bool) { return errors.AsType[*Crash](err) }
+func crashed(err error) (*CrashError, bool) { return errors.AsType[*CrashError](err) }

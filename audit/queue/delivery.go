@@ -21,11 +21,12 @@ type delivery struct {
 // work takes one message through the arrows. Whatever fails on the way is
 // settled with the server or left for redelivery; the error is only a crash.
 func (w *Worker) work(ctx context.Context, msg jetstream.Msg) error {
-	if ctx.Err() != nil {
+	select {
+	case <-ctx.Done():
 		return nil // somebody else gets it after AckWait
+	default:
 	}
-	crash, _ := crashed(w.audit(ctx, msg))
-	if crash != nil {
+	if crash, ok := crashed(w.audit(ctx, msg)); ok {
 		return crash
 	}
 	return nil

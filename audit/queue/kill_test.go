@@ -67,7 +67,7 @@ func (k *killer) pass(ctx context.Context, at string) error {
 	k.hits[at+" "+string(k.what)]++
 	switch k.what {
 	case crashService:
-		return &queue.Crash{Point: at}
+		return &queue.CrashError{Point: at}
 	case restartNATS, wipeNATS:
 		k.err = errors.Join(k.err, k.broker.restart(k.what == wipeNATS))
 	case killBackends:
@@ -87,7 +87,7 @@ type undying struct {
 func (u undying) Run(ctx context.Context) error {
 	for {
 		err := u.service.Run(ctx)
-		if _, crashed := errors.AsType[*queue.Crash](err); !crashed {
+		if _, crashed := errors.AsType[*queue.CrashError](err); !crashed {
 			return err
 		}
 		u.crashes.Add(1)

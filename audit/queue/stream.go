@@ -146,22 +146,19 @@ func (s *streams) steady(ctx context.Context, what string, step func(ctx context
 	failures := 0
 	for ctx.Err() == nil {
 		err := step(ctx)
-		if err == nil {
+		crash, _ := crashed(err)
+		switch {
+		case err == nil:
 			failures = 0
-			continue
-		}
-		if crash, ok := crashed(err); ok {
+		case crash != nil:
 			return crash
-		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		if s.closed() {
+		case ctx.Err() == nil && s.closed():
 			return fmt.Errorf("%s: %w", what, errClosed)
+		case ctx.Err() == nil:
+			failures++
+			logFailure(ctx, s.config.Logger, what, failures, err)
+			pause(ctx, s.config.jitter(failures))
 		}
-		failures++
-		logFailure(ctx, s.config.Logger, what, failures, err)
-		pause(ctx, s.config.jitter(failures))
 	}
 	return nil
 }

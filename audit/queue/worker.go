@@ -56,10 +56,8 @@ func NewWorker(js jetstream.JetStream, store Store, handle Handler, config Confi
 	return &Worker{streams: *s, store: store, handle: handle, held: map[jetstream.Msg]struct{}{}}, nil
 }
 
-// shift is one run of a worker: its hands, and the context they work under,
-// which outlives the order to stop by the grace.
+// shift is one run of a worker: its hands, and how to stop them where they are.
 type shift struct {
-	work    context.Context //nolint:containedctx // lives exactly as long as Run, which made it
 	abandon context.CancelCauseFunc
 	free    chan struct{} // one token for each message that may still be held
 	hands   sync.WaitGroup
@@ -68,30 +66,33 @@ type shift struct {
 // Run works until ctx ends, then finishes what it holds, for at most the grace.
 // It returns an error only when the connection was closed under it.
 func (w *Worker) Run(ctx context.Context) error {
-	s := &shift{free: make(chan struct{}, w.config.InFlight)}
-	s.work, s.abandon = context.WithCancelCause(context.WithoutCancel(ctx))
+	// The hands work under a context that outlives the order to stop by the grace.
+	work, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer abandon(nil)
+	s := &shift{abandon: abandon, free: make(chan struct{}, w.config.InFlight)}
 	for range w.config.InFlight {
 		s.free <- struct{}{}
 	}
 	var beats sync.WaitGroup
-	beats.Go(func() { w.beat(s.work) })
+	beats.Go(func() { w.beat(work) })
 	fetching, stopFetching := context.WithCancel(ctx)
-	context.AfterFunc(s.work, stopFetching)
-	err := w.steady(fetching, "worker", func(ctx context.Context) error { return w.fetch(ctx, s) })
-	grace := time.AfterFunc(w.config.Grace, func() { s.abandon(ErrStop) })
+	defer stopFetching()
+	defer context.AfterFunc(work, stopFetching)()
+	err := w.steady(fetching, "worker", func(ctx context.Context) error { return w.fetch(ctx, work, s) })
+	grace := time.AfterFunc(w.config.Grace, func() { abandon(ErrStop) })
 	s.hands.Wait()
 	grace.Stop()
-	if crash, ok := crashed(context.Cause(s.work)); ok {
+	if crash, ok := crashed(context.Cause(work)); ok {
 		err = crash
 	}
-	s.abandon(nil)
+	abandon(nil)
 	beats.Wait()
 	return err
 }
 
 // fetch gets as many messages as there are free hands, again and again, until
 // ctx ends or the server fails.
-func (w *Worker) fetch(ctx context.Context, s *shift) error {
+func (w *Worker) fetch(ctx, work context.Context, s *shift) error {
 	if !w.connected() {
 		pause(ctx, w.config.Poll)
 		return nil
@@ -117,7 +118,7 @@ func (w *Worker) fetch(ctx context.Context, s *shift) error {
 			s.hands.Go(func() {
 				defer s.giveBack(1)
 				defer w.release(msg)
-				if err := w.work(s.work, msg); err != nil {
+				if err := w.work(work, msg); err != nil {
 					s.abandon(err)
 				}
 			})

@@ -300,7 +300,7 @@ func TestRepublishedMessageIsDroppedByItsID(t *testing.T) {
 	crash := b.config
 	crash.Interrupt = func(_ context.Context, arrow queue.Arrow) error {
 		if arrow == queue.AfterPublish {
-			return &queue.Crash{Point: "publish"}
+			return &queue.CrashError{Point: "publish"}
 		}
 		return nil
 	}
