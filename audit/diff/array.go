@@ -151,7 +151,7 @@ func (c *comparer) align(x, y Value, at here, rule *Rule) (reordered bool) {
 		c.alignKeyed(x, y, at, rule)
 	case Multiset:
 		c.alignMultiset(x, y, at)
-	default:
+	case Ordered, "":
 		reordered = c.alignOrdered(x, y, at)
 	}
 	slices.SortFunc(c.pairs[lo:], func(p, q pair) int {

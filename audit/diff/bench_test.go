@@ -34,6 +34,7 @@ func order1k(wrong bool) string {
 }
 
 func typicalRules(tb testing.TB) *diff.Rules {
+	tb.Helper()
 	return rules(tb, indent("/order_id: key\n/status: enum\n/items: {array: keyed, fields: [item_id]}\n"+
 		"/items/*/price: {rule: number, abs: 0.01}\n/note: text\n/payment_history/*/amount: {rule: number, rel: 1e-6}"))
 }
@@ -54,6 +55,7 @@ func BenchmarkTypical(b *testing.B) {
 }
 
 func compareTexts(tb testing.TB, r *diff.Rules, realText, rehearsedText []byte) diff.Comparison {
+	tb.Helper()
 	x, err := diff.Decode(realText, diff.DefaultLimits())
 	if err != nil {
 		tb.Fatal(err)
@@ -100,6 +102,7 @@ func BenchmarkAgainstGoCmp(b *testing.B) {
 
 // processorTime is what the process has used so far.
 func processorTime(tb testing.TB) time.Duration {
+	tb.Helper()
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
 		tb.Fatal(err)
@@ -108,6 +111,7 @@ func processorTime(tb testing.TB) time.Duration {
 }
 
 func usingNumbers(tb testing.TB, text []byte) (v any) {
+	tb.Helper()
 	decoder := json.NewDecoder(strings.NewReader(string(text)))
 	decoder.UseNumber()
 	if err := decoder.Decode(&v); err != nil {
@@ -189,6 +193,7 @@ func BenchmarkGrowth(b *testing.B) {
 }
 
 func grown(tb testing.TB, n, bonus int) diff.Value {
+	tb.Helper()
 	var out strings.Builder
 	for i := range n {
 		price := i

@@ -70,8 +70,9 @@ type crumb struct {
 }
 
 // maxWork bounds the nodes visited while candidates for an assignment are tried:
-// about a tenth of a second on hostile input, never reached by honest answers.
-const maxWork = 1 << 22
+// enough for two full assignments of elements of 1 kB, and a fraction of a second
+// on hostile input.
+const maxWork = 1 << 20
 
 func (c *comparer) flag(name string) {
 	if !slices.Contains(c.out.Flags, name) {
@@ -197,6 +198,8 @@ func (c *comparer) value(x, y Value, at here) mass {
 		return mass{masked: c.maskedWeight(x, at, rule)}
 	case rule.Equate != nil && rule.equates(voidOf(x), voidOf(y)):
 		return c.voids(x, y, at, rule)
+	case rule.Coerce && tx != ty && coerces(x, y):
+		return c.coerced(x, y, at, rule)
 	}
 	if tx != TypeAbsent && ty != TypeAbsent {
 		c.see(at, tx, ty)
@@ -248,10 +251,6 @@ func (c *comparer) volatile(x, y Value, rule *Rule) mass {
 }
 
 func (c *comparer) typesDiffer(x, y Value, at here, rule *Rule) mass {
-	if rule.Coerce && coerces(x, y) {
-		c.record(TypeChanged, x, y, rule, 0, true)
-		return both(leafWeight(x, rule), true)
-	}
 	m := mass{real: c.extent(x, at, rule, onReal), rehearsed: c.extent(y, at, rule, onRehearsed)}
 	c.record(TypeChanged, x, y, rule, m.real, false)
 	return m

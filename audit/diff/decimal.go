@@ -94,4 +94,4 @@ func sameNumber(a, b []byte) bool {
 
 // isFloat reports whether a number is written as a float: with a point or an
 // exponent. Programs keep 1 and 1.0 apart, so a state delta does too.
-func isFloat(text []byte) bool { return bytes.IndexAny(text, ".eE") >= 0 }
+func isFloat(text []byte) bool { return bytes.ContainsAny(text, ".eE") }

@@ -92,13 +92,22 @@ func TestNormalise(t *testing.T) {
 		reason    string
 	}{
 		{`{"ok":true}`, `{"ok":true}`, nil, "plain JSON has no tag"},
-		{`{'ok': True, 'x': None, 'it\'s': "a", 1: (1, -2.5,)}`, `{"1":[1,-2.5],"it's":"a","ok":true,"x":null}`,
-			[]diff.Encoding{diff.EncodingPython}, "Python's repr"},
+		{
+			`{'ok': True, 'x': None, 'it\'s': "a", 1: (1, -2.5,)}`, `{"1":[1,-2.5],"it's":"a","ok":true,"x":null}`,
+			[]diff.Encoding{diff.EncodingPython},
+			"Python's repr",
+		},
 		{`"{\"a\":1}"`, `{"a":1}`, []diff.Encoding{diff.EncodingJSONString}, "JSON in a JSON string"},
-		{`{"content":[{"type":"text","text":"{\"a\":1}"}],"isError":false}`, `{"a":1}`,
-			[]diff.Encoding{diff.EncodingMCP}, "an MCP result around JSON"},
-		{`{"content":[{"type":"text","text":"not found"}],"isError":true}`, `"not found"`,
-			[]diff.Encoding{diff.EncodingMCP}, "an MCP result around text"},
+		{
+			`{"content":[{"type":"text","text":"{\"a\":1}"}],"isError":false}`, `{"a":1}`,
+			[]diff.Encoding{diff.EncodingMCP},
+			"an MCP result around JSON",
+		},
+		{
+			`{"content":[{"type":"text","text":"not found"}],"isError":true}`, `"not found"`,
+			[]diff.Encoding{diff.EncodingMCP},
+			"an MCP result around text",
+		},
 		{`"{'a': 'ż'}"`, `{"a":"ż"}`, []diff.Encoding{diff.EncodingJSONString, diff.EncodingPython}, "two layers"},
 		{`Error: Order not found`, `"Error: Order not found"`, []diff.Encoding{diff.EncodingErrorText}, "error text"},
 		{`yusuf_rossi_9620`, `"yusuf_rossi_9620"`, []diff.Encoding{diff.EncodingText}, "bare text"},
@@ -106,8 +115,10 @@ func TestNormalise(t *testing.T) {
 		{`True`, `true`, []diff.Encoding{diff.EncodingPython}, "a bare constant"},
 		{`"hello"`, `"hello"`, nil, "a string is a string"},
 		{"\xEF\xBB\xBF{}", `{}`, []diff.Encoding{diff.EncodingBOM}, "byte order mark"},
-		{`{"content":[{"type":"text","text":"x"}],"id":1}`, `{"content":[{"text":"x","type":"text"}],"id":1}`, nil,
-			"an object with more members is no MCP result"},
+		{
+			`{"content":[{"type":"text","text":"x"}],"id":1}`, `{"content":[{"text":"x","type":"text"}],"id":1}`, nil,
+			"an object with more members is no MCP result",
+		},
 	}
 	for _, tt := range tests {
 		n, err := diff.Normalise([]byte(tt.raw), diff.DefaultLimits())

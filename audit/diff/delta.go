@@ -16,9 +16,9 @@ func Diff(before, after Value) Patch {
 	return d.patch
 }
 
-// DiffCells is Diff with every list as one cell: a list that differs is replaced
+// Cells is Diff with every list as one cell: a list that differs is replaced
 // as a whole.
-func DiffCells(before, after Value) Patch {
+func Cells(before, after Value) Patch {
 	d := differ{patch: Patch{}, wholeLists: true}
 	d.value(before, after)
 	return d.patch

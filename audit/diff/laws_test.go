@@ -252,9 +252,24 @@ func TestHashRandomTrees(t *testing.T) {
 // a canonical form that is made without the package under test.
 func randomTree(r *rand.Rand, text, form []byte, depth int) (_, _ []byte) {
 	scalars := [][2]string{
-		{"null", "null"}, {"true", "true"}, {"false", "false"}, {"0", "0"}, {"-0.0", "0"}, {"1", "1"}, {"1.0", "1"},
-		{"10e-1", "1"}, {"25", "25"}, {"2.5e1", "25"}, {"-1", "-1"}, {`""`, `""`}, {`"a"`, `"a"`}, {`"\u0061"`, `"a"`},
-		{`"1"`, `"1"`}, {"[]", "[]"}, {"{}", "{}"}, {`"\ud800"`, `"\ud800"`},
+		{"null", "null"},
+		{"true", "true"},
+		{"false", "false"},
+		{"0", "0"},
+		{"-0.0", "0"},
+		{"1", "1"},
+		{"1.0", "1"},
+		{"10e-1", "1"},
+		{"25", "25"},
+		{"2.5e1", "25"},
+		{"-1", "-1"},
+		{`""`, `""`},
+		{`"a"`, `"a"`},
+		{`"\u0061"`, `"a"`},
+		{`"1"`, `"1"`},
+		{"[]", "[]"},
+		{"{}", "{}"},
+		{`"\ud800"`, `"\ud800"`},
 	}
 	if depth == 0 || r.IntN(3) == 0 {
 		s := scalars[r.IntN(len(scalars))]

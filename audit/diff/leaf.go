@@ -161,6 +161,14 @@ func (c *comparer) voids(x, y Value, at here, rule *Rule) mass {
 	return m
 }
 
+// coerced records two values that mean the same in two types.
+func (c *comparer) coerced(x, y Value, at here, rule *Rule) mass {
+	c.see(at, x.Type(), x.Type())
+	c.see(at, y.Type(), y.Type())
+	c.record(TypeChanged, x, y, rule, 0, true)
+	return both(leafWeight(x, rule), true)
+}
+
 // coerces reports whether one side is the other's text in a string: 25 and "25",
 // true and "True".
 func coerces(x, y Value) bool {

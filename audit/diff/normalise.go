@@ -3,6 +3,7 @@ package diff
 import (
 	"bytes"
 	"errors"
+	"slices"
 )
 
 // Encoding names how a JSON value was wrapped in the text that carried it.
@@ -27,12 +28,7 @@ type Normal struct {
 
 // Has reports whether the answer was wrapped so.
 func (n Normal) Has(e Encoding) bool {
-	for _, have := range n.Encodings {
-		if have == e {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(n.Encodings, e)
 }
 
 // Normalise decodes raw and unwraps the encodings seen in the wild, each tagged.
@@ -69,6 +65,9 @@ func (n *Normal) fromText(raw []byte, limits Limits, cause error) (Value, error)
 		return Value{}, cause
 	}
 	text := bytes.TrimSpace(raw)
+	if len(text) == 0 {
+		return Value{}, &DecodeError{ClassEmpty, len(raw), "no value"}
+	}
 	if bytes.IndexByte([]byte(`{[("'TFN`), text[0]) >= 0 {
 		if converted, ok := pythonToJSON(text, limits.withDefaults()); ok {
 			n.Encodings = append(n.Encodings, EncodingPython)

@@ -176,7 +176,7 @@ func myers(a, b []keyed64) (kept []pair, ok bool) {
 			}
 			furthest[origin+k] = int32(i)
 			if i >= n && i-k >= m {
-				return backtrack(rounds, n, m, a, b), true
+				return backtrack(rounds, n, m), true
 			}
 		}
 	}
@@ -184,10 +184,10 @@ func myers(a, b []keyed64) (kept []pair, ok bool) {
 }
 
 // backtrack walks from the end to the beginning and collects the diagonal steps.
-func backtrack(rounds [][]int32, n, m int, a, b []keyed64) (kept []pair) {
+func backtrack(rounds [][]int32, n, m int) (kept []pair) {
 	i, j := n, m
-	for d := len(rounds) - 1; d >= 0; d-- {
-		at := func(k int) int { return int(rounds[d][k+d+1]) }
+	for d, round := range slices.Backward(rounds) {
+		at := func(k int) int { return int(round[k+d+1]) }
 		k := i - j
 		from, previous := 0, 0
 		switch {
@@ -199,7 +199,7 @@ func backtrack(rounds [][]int32, n, m int, a, b []keyed64) (kept []pair) {
 			previous = k - 1
 			from = at(previous) + 1
 		}
-		for i > from && j > 0 && (d > 0 || i > 0) && j > from-k {
+		for i > from && j > 0 {
 			i--
 			j--
 			kept = append(kept, pair{int32(i), int32(j)})

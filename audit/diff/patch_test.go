@@ -32,9 +32,9 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-func TestDiffCells(t *testing.T) {
+func TestCells(t *testing.T) {
 	t.Parallel()
-	got := marshal(t, diff.DiffCells(decode(t, `{"l":[1,2],"m":{"n":[]}}`), decode(t, `{"l":[1],"m":{"n":[]}}`)))
+	got := marshal(t, diff.Cells(decode(t, `{"l":[1,2],"m":{"n":[]}}`), decode(t, `{"l":[1],"m":{"n":[]}}`)))
 	if want := `[{"op":"replace","path":"/l","value":[1],"old":[1,2]}]`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -47,7 +47,7 @@ func TestPatchLaws(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		a := decode(t, genJSON(3).Draw(rt, "a"))
 		b := decode(t, genJSON(3).Draw(rt, "b"))
-		for _, patch := range []diff.Patch{diff.Diff(a, b), diff.DiffCells(a, b)} {
+		for _, patch := range []diff.Patch{diff.Diff(a, b), diff.Cells(a, b)} {
 			after, err := patch.Apply(a)
 			if err != nil || len(diff.Diff(after, b)) > 0 {
 				rt.Fatalf("apply %s to %s: got %s, %v, want %s", marshal(t, patch), a, after, err, b)

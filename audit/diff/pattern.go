@@ -95,8 +95,10 @@ func parsePattern(text string) (pattern, error) {
 	}
 	tokens, err := parsePointer(pointer)
 	if err != nil {
-		return p, &PolicyError{Message: fmt.Sprintf("bad pattern: %v", err),
-			Hint: `write a JSON Pointer such as "/items/*/price", or "regex:" and an expression`}
+		return p, &PolicyError{
+			Message: fmt.Sprintf("bad pattern: %v", err),
+			Hint:    `write a JSON Pointer such as "/items/*/price", or "regex:" and an expression`,
+		}
 	}
 	p.tokens = tokens
 	p.wild = make([]byte, len(tokens))
@@ -140,8 +142,10 @@ func boolInt(b bool) int {
 func compile(patterns []pattern) (*Rules, error) {
 	for i := range patterns {
 		if message, hint := patterns[i].rule.validate(); message != "" {
-			return nil, &PolicyError{Line: patterns[i].line,
-				Message: fmt.Sprintf("pattern %q: %s", patterns[i].text, message), Hint: hint}
+			return nil, &PolicyError{
+				Line:    patterns[i].line,
+				Message: fmt.Sprintf("pattern %q: %s", patterns[i].text, message), Hint: hint,
+			}
 		}
 	}
 	slices.SortStableFunc(patterns, moreSpecific)

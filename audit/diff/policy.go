@@ -1,11 +1,13 @@
 package diff
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // AnyTool keys the rules that hold for every tool; a tool's own rules are more
@@ -95,7 +97,16 @@ func (p *Policy) seal(own map[string][]PathRule) error {
 		Tools   []section `json:"tools"`
 	}{Version: p.version}
 	for _, tool := range slices.Sorted(maps.Keys(own)) {
-		content.Tools = append(content.Tools, section{tool, own[tool]})
+		rules := slices.Clone(own[tool])
+		// Pointers take effect by specificity, regexes in the order of writing.
+		slices.SortStableFunc(rules, func(a, b PathRule) int {
+			regexA, regexB := strings.HasPrefix(a.Pattern, regexPrefix), strings.HasPrefix(b.Pattern, regexPrefix)
+			if regexA || regexB {
+				return cmp.Compare(boolInt(regexA), boolInt(regexB))
+			}
+			return cmp.Compare(a.Pattern, b.Pattern)
+		})
+		content.Tools = append(content.Tools, section{tool, rules})
 	}
 	text, err := json.Marshal(content)
 	if err != nil {
