@@ -33,22 +33,35 @@ const canaryTasks = 64
 // schema and domain level, are kept in balance as far as the environment has
 // them; fewer than n come back when it runs out.
 func Canaries(ctx context.Context, env Environment, seed uint64, n int) ([]Episode, error) {
+	valid, err := TaskEpisodes(ctx, env, seed, canaryTasks)
+	if err != nil {
+		return nil, err
+	}
+	for i := range valid {
+		valid[i].PromptGroup = "canary/" + valid[i].ID
+	}
+	return CanariesFrom(ctx, env, valid, seed, n)
+}
+
+// TaskEpisodes are the reference solutions of at most n of the environment's
+// tasks, chosen by the seed, as episodes without rehearsals.
+func TaskEpisodes(ctx context.Context, env Environment, seed uint64, n int) ([]Episode, error) {
 	tasker, ok := env.(Tasker)
 	if !ok {
 		return nil, &Error{
-			Code: CodeInvalid, Message: "environment " + env.Info().Name + " lists no tasks to make canaries from",
-			Hint: "bring valid episodes and use CanariesFrom",
+			Code: CodeInvalid, Message: "environment " + env.Info().Name + " lists no tasks",
+			Hint: "bring episodes of valid calls along",
 		}
 	}
 	tasks, err := tasker.Tasks(ctx, 0, 0)
 	if err != nil {
 		return nil, fmt.Errorf("list tasks of %s: %w", env.Info().Name, err)
 	}
-	random := rand.New(rand.NewPCG(seed, 0x63616e617279))
+	random := rand.New(rand.NewPCG(seed, 0x7461736b73))
 	random.Shuffle(len(tasks), func(i, j int) { tasks[i], tasks[j] = tasks[j], tasks[i] })
-	valid := make([]Episode, 0, canaryTasks)
-	for _, task := range tasks[:min(len(tasks), canaryTasks)] {
-		ep := Episode{ID: task.ID, PromptGroup: "canary/" + task.ID, Start: Start{Task: task.ID}}
+	episodes := make([]Episode, 0, n)
+	for _, task := range tasks[:min(len(tasks), n)] {
+		ep := Episode{ID: task.ID, PromptGroup: task.ID, Environment: env.Info().Name, Start: Start{Task: task.ID}, Mode: Forced}
 		prompt, err := json.Marshal([]map[string]string{{"role": "user", "content": task.Prompt}})
 		if err != nil {
 			return nil, fmt.Errorf("prompt of task %s: %w", task.ID, err)
@@ -56,9 +69,9 @@ func Canaries(ctx context.Context, env Environment, seed uint64, n int) ([]Episo
 		for i, call := range task.Solution {
 			ep.Actions = append(ep.Actions, Action{Step: i, Message: i, Call: call, Prompt: prompt})
 		}
-		valid = append(valid, ep)
+		episodes = append(episodes, ep)
 	}
-	return CanariesFrom(ctx, env, valid, seed, n)
+	return episodes, nil
 }
 
 // CanariesFrom makes canaries from episodes of calls that the environment
