@@ -37,10 +37,13 @@ func cut(s string, n int) string {
 	return s[:n]
 }
 
+// errorPrefix begins the label of an error outcome.
+const errorPrefix = string(audit.Failed) + ":"
+
 // outcomeLabel is ok, ok_empty, error:FAMILY, or "" for no outcome.
 func outcomeLabel(o audit.Outcome) string {
 	if o.Class == audit.Failed {
-		return label(string(o.Class) + ":" + string(o.Family))
+		return label(errorPrefix + string(o.Family))
 	}
 	return label(string(o.Class))
 }

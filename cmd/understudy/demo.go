@@ -5,69 +5,140 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"strconv"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"understudy/audit"
 )
-
-// demoStream carries the placeholder's one message.
-const demoStream = "understudy_demo"
 
 func demoCommand() command {
 	return command{
-		name: "demo", summary: "start everything and run it once (a placeholder in this build)",
-		example: "understudy demo",
-		setup:   func(*flag.FlagSet) runFunc { return demo },
+		name: "demo", summary: "the main job, start to end: audit two checkpoints of a rehearser on the retail domain",
+		example: "understudy demo --once",
+		setup: func(fs *flag.FlagSet) runFunc {
+			var d demoFlags
+			fs.BoolVar(&d.once, "once", false, "stop when the audit is done instead of serving on")
+			fs.StringVar(&d.environment, "environment", "retail@1", "sandbox to audit on")
+			fs.IntVar(&d.rollouts, "rollouts", 4, "rollouts of each task: the prompt group")
+			fs.IntVar(&d.canaries, "canaries", 200, "calls that the sandbox must refuse")
+			return func(ctx context.Context, inv *invocation) error { return demo(ctx, inv, d) }
+		},
 	}
 }
 
-// demo opens the ledger and the transport and takes one message through both:
-// published and synced, fetched, committed, acknowledged. It stands here until
-// the audit itself fills it, and says so.
-func demo(ctx context.Context, inv *invocation) (err error) {
+type demoFlags struct {
+	once        bool
+	environment string
+	rollouts    int
+	canaries    int
+}
+
+// demoCheckpoint is one stage of an imagined training.
+type demoCheckpoint struct {
+	step   int64
+	story  string
+	shares []audit.Share
+}
+
+// demoCheckpoints are what a policy looks like that learns to rehearse: first it
+// dreams a kinder world, later it is mostly right.
+func demoCheckpoints() []demoCheckpoint {
+	return []demoCheckpoint{
+		{100, "dreams a kinder world: every fourth answer is an invented success", []audit.Share{
+			{Perturbation: audit.Faithful, Weight: 50}, {Perturbation: audit.AlwaysOK, Weight: 25},
+			{Perturbation: audit.WrongField, Weight: 15}, {Perturbation: audit.SilentClaim, Weight: 5}, {Perturbation: audit.Garbled, Weight: 5},
+		}},
+		{400, "mostly right: few fields wrong, hardly a false success", []audit.Share{
+			{Perturbation: audit.Faithful, Weight: 95}, {Perturbation: audit.WrongField, Weight: 4}, {Perturbation: audit.AlwaysOK, Weight: 1},
+		}},
+	}
+}
+
+func demo(ctx context.Context, inv *invocation, d demoFlags) (err error) {
 	began := time.Now()
-	r, err := openResources(ctx, inv.config, inv.log)
+	m := &Main{Config: inv.config, Logger: inv.log}
+	if err := m.Run(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Close(ctx)) }()
+	p, err := newPipeline(m.resources, inv.config, inv.log, pipelineConfig{})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.close(ctx)) }()
-	fmt.Fprintf(inv.stdout, "PostgreSQL  %s, schema version %d\nJetStream   %s\nopen after  %v\n",
-		r.postgresName(), r.schema.To, r.natsName(), time.Since(began).Round(time.Millisecond))
-
-	began = time.Now()
-	if err := roundTrip(ctx, r, inv.config); err != nil {
-		return err
+	defer func() { err = errors.Join(err, p.close()) }()
+	fmt.Fprintf(inv.stdout, "%4.1fs  ledger: PostgreSQL, %s; transport: JetStream, %s; service: %s\n",
+		time.Since(began).Seconds(), m.resources.postgresName(), m.resources.natsName(), m.URL())
+	fmt.Fprintln(inv.stdout, "       The rehearser of this demo is no trained policy: it looks at the truth and spoils a share of its answers.")
+	for _, checkpoint := range demoCheckpoints() {
+		if err := d.checkpoint(ctx, inv, p, checkpoint, began); err != nil {
+			return err
+		}
 	}
-	fmt.Fprintf(inv.stdout, "one message published, fetched, committed and acknowledged in %v\n"+
-		"This is a placeholder: the build has no audit to demonstrate yet.\n", time.Since(began).Round(time.Microsecond))
-	return nil
+	if d.once {
+		return nil
+	}
+	fmt.Fprintf(inv.stdout, "\nserving %s until you stop it (Ctrl-C)\n", m.URL())
+	return m.Wait(ctx)
 }
 
-func roundTrip(ctx context.Context, r *resources, cfg Config) error {
-	js, err := jetstream.New(r.nats)
+// checkpoint audits one checkpoint as a run of its own and prints its table.
+func (d demoFlags) checkpoint(ctx context.Context, inv *invocation, p *pipeline, c demoCheckpoint, began time.Time) error {
+	run := runName("demo-step-"+strconv.FormatInt(c.step, 10), time.Now())
+	fmt.Fprintf(inv.stdout, "\n%4.1fs  checkpoint %d %s\n", time.Since(began).Seconds(), c.step, c.story)
+	episodes, err := d.episodes(ctx, p, c)
 	if err != nil {
-		return fmt.Errorf("open JetStream: %w", err)
-	}
-	stream, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: demoStream, Subjects: []string{demoStream}, Retention: jetstream.WorkQueuePolicy})
-	if err != nil {
-		return fmt.Errorf("make stream %s: %w", demoStream, err)
-	}
-	if _, err := js.Publish(ctx, demoStream, cfg.Effective()); err != nil {
-		return fmt.Errorf("publish: %w", err)
-	}
-	consumer, err := stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{Durable: "demo", AckPolicy: jetstream.AckExplicitPolicy})
-	if err != nil {
-		return fmt.Errorf("make consumer: %w", err)
-	}
-	msg, err := consumer.Next(jetstream.FetchMaxWait(10 * time.Second))
-	if err != nil {
-		return fmt.Errorf("fetch: %w", err)
-	}
-	if err := recordConfiguration(ctx, r.pool, cfg); err != nil {
 		return err
 	}
-	if err := msg.DoubleAck(ctx); err != nil { // work, commit, and only then acknowledge
-		return fmt.Errorf("acknowledge: %w", err)
+	if _, err := p.ledger.CreateRun(ctx, audit.NewRun{
+		Name: run, Policy: "demo", Checkpoint: c.step, Settings: inv.config.Effective(), Tags: []string{"demo"},
+	}); err != nil {
+		return err
 	}
-	return nil
+	queued, err := p.ledger.Enqueue(ctx, run, episodes)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(inv.stdout, "%4.1fs  %d episodes queued: %d rollouts of each task, and canaries that the sandbox must refuse\n",
+		time.Since(began).Seconds(), queued, d.rollouts)
+	if err := p.drain(ctx, inv, run); err != nil {
+		return err
+	}
+	fmt.Fprintf(inv.stdout, "%4.1fs  every action executed, compared, stored\n\n", time.Since(began).Seconds())
+	return printRun(ctx, inv, p.ledger, run)
+}
+
+// episodes are rollouts of the domain's tasks and canaries, each with the
+// answers that the checkpoint's rehearser gives.
+func (d demoFlags) episodes(ctx context.Context, p *pipeline, c demoCheckpoint) ([]audit.Episode, error) {
+	env, err := p.envs.Environment(ctx, d.environment)
+	if err != nil {
+		return nil, err
+	}
+	flags := importFlags{environment: d.environment, policyName: "demo", mode: string(audit.Open)}
+	tasks, err := liveFlags{tasks: defaultTasks}.episodes(ctx, env, flags)
+	if err != nil {
+		return nil, err
+	}
+	var episodes []audit.Episode
+	for _, task := range tasks {
+		for k := range d.rollouts {
+			e := task
+			e.ID = fmt.Sprintf("%s/%d", task.ID, k)
+			e.Actions = append([]audit.Action(nil), task.Actions...)
+			episodes = append(episodes, e)
+		}
+	}
+	canaries, err := liveFlags{canaries: d.canaries, seed: uint64(c.step)}.episodes(ctx, env, flags)
+	if err != nil {
+		return nil, err
+	}
+	episodes = append(episodes, canaries...)
+	for i := range episodes {
+		episodes[i].Checkpoint, episodes[i].WireAPI = c.step, "recorded"
+		rehearser := audit.NewDemoRehearser(env, episodes[i].Start, uint64(i)+uint64(c.step), c.shares...)
+		if err := rehearser.Fill(ctx, &episodes[i]); err != nil {
+			return nil, err
+		}
+	}
+	return episodes, nil
 }

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"understudy/audit"
+	"understudy/audit/ledger"
+	"understudy/audit/queue"
+)
+
+// pipeline audits queued episodes in this process: a relay moves jobs from the
+// ledger to the stream, a worker audits them and commits, a sweeper sends again
+// what the stream lost. Any number of processes may run one at once.
+type pipeline struct {
+	ledger  *ledger.Ledger
+	envs    *environments
+	auditor *audit.Auditor
+
+	relay   *queue.Relay
+	sweeper *queue.Sweeper
+	worker  *queue.Worker
+}
+
+// pipelineConfig is what differs between the commands that run a pipeline.
+type pipelineConfig struct {
+	rehearser  audit.Rehearser // nil: only rehearsals that episodes bring along
+	rehearsals int             // k
+	inFlight   int             // episodes at once; 0 = the queue's default
+}
+
+func newPipeline(r *resources, cfg Config, log *slog.Logger, pc pipelineConfig) (*pipeline, error) {
+	p := &pipeline{envs: newEnvironments(cfg)}
+	var err error
+	if p.ledger, err = ledger.New(r.pool, ledger.Config{}); err != nil {
+		return nil, err
+	}
+	p.auditor, err = audit.New(audit.Config{
+		Opener: p.envs, Rehearser: pc.rehearser, Rehearsals: pc.rehearsals, Secret: []byte(cfg.SamplingSecret),
+	})
+	if err != nil {
+		return nil, err
+	}
+	js, err := jetstream.New(r.nats)
+	if err != nil {
+		return nil, fmt.Errorf("open JetStream: %w", err)
+	}
+	qc := queue.Config{InFlight: pc.inFlight, Grace: cfg.StopTimeout, Logger: log}
+	if p.relay, err = queue.NewRelay(js, p.ledger, qc); err != nil {
+		return nil, err
+	}
+	if p.sweeper, err = queue.NewSweeper(js, p.ledger, qc); err != nil {
+		return nil, err
+	}
+	p.worker, err = queue.NewWorker(js, p.ledger, p.handle, qc)
+	return p, err
+}
+
+func (p *pipeline) handle(ctx context.Context, episode audit.Episode) ([]audit.Pair, error) {
+	return p.auditor.Episode(ctx, &episode)
+}
+
+// run works until ctx ends, then finishes what it holds.
+func (p *pipeline) run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return p.relay.Run(ctx) })
+	group.Go(func() error { return p.sweeper.Run(ctx) })
+	group.Go(func() error { return p.worker.Run(ctx) })
+	return group.Wait()
+}
+
+func (p *pipeline) close() error { return errors.Join(p.auditor.Close(), p.envs.Close()) }

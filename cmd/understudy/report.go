@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+
+	"understudy/audit/ledger"
+	"understudy/audit/trace"
+)
+
+func reportCommand() command {
+	return command{
+		name: "report", args: "RUN", summary: "print a run's figures, or export its episodes with their verdicts",
+		example: "understudy report monday --format atif --episode retail-task-0",
+		setup: func(fs *flag.FlagSet) runFunc {
+			format := fs.String("format", "table", "table, json, atif (one episode), or otel (one episode)")
+			episode := fs.String("episode", "", "episode to export")
+			return func(ctx context.Context, inv *invocation) error { return reportRun(ctx, inv, *format, *episode) }
+		},
+	}
+}
+
+func reportRun(ctx context.Context, inv *invocation, format, episode string) (err error) {
+	if len(inv.args) != 1 {
+		return usageError("report needs a run's name", "understudy report NAME")
+	}
+	if !slices.Contains([]string{"table", "json", "atif", "otel"}, format) {
+		return usageError("--format "+format, suggest(format, []string{"table", "json", "atif", "otel"}))
+	}
+	if slices.Contains([]string{"atif", "otel"}, format) && episode == "" {
+		return usageError("--format "+format+" exports one episode", "name it: --episode ID")
+	}
+	r, err := openLedger(ctx, inv.config, inv.log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.close(ctx)) }()
+	l, err := ledger.New(r.pool, ledger.Config{})
+	if err != nil {
+		return err
+	}
+	run := inv.args[0]
+	switch format {
+	case "table":
+		return printRun(ctx, inv, l, run)
+	case "json":
+		tally, err := l.Tally(ctx, run)
+		if err != nil {
+			return err
+		}
+		encoder := json.NewEncoder(inv.stdout)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(tally.Figures(figureSeed))
+	}
+	pairs, err := l.EpisodePairs(ctx, run, episode)
+	if err != nil {
+		return err
+	}
+	if format == "otel" {
+		return trace.WriteOTel(inv.stdout, pairs)
+	}
+	return trace.WriteATIF(inv.stdout, pairs)
+}
+
+// figureSeed is the bootstrap's: the same counts always print the same bounds.
+const figureSeed = 1
+
+// printRun prints what a run found, for people.
+func printRun(ctx context.Context, inv *invocation, l *ledger.Ledger, name string) error {
+	run, err := l.RunByName(ctx, name)
+	if err != nil {
+		return err
+	}
+	tally, err := l.Tally(ctx, name)
+	if err != nil {
+		return err
+	}
+	figures := tally.Figures(figureSeed)
+	if err := printFigures(inv.stdout, figures); err != nil {
+		return err
+	}
+	printEpisodes(inv.stdout, figures)
+	fmt.Fprintf(inv.stdout, "%d episodes, %d of %d actions audited", run.Episodes, run.Results, run.Samples)
+	for _, extra := range []struct {
+		n    int
+		what string
+	}{{run.Open, "open"}, {run.Dead, "given up"}, {run.Undetermined, "without an answer"}, {run.Conflicts, "in conflict"}} {
+		if extra.n > 0 {
+			fmt.Fprintf(inv.stdout, ", %d %s", extra.n, extra.what)
+		}
+	}
+	fmt.Fprintf(inv.stdout, "\nrun %s: understudy report %s\n", name, name)
+	return nil
+}

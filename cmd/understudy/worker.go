@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"log/slog"
+)
+
+func workerCommand() command {
+	return command{
+		name: "worker", summary: "audit queued episodes until stopped; run as many as you like, anywhere",
+		example: "understudy worker --database-url postgres://auditor@db.example/ledger --nats-url nats://queue.example:4222",
+		setup: func(fs *flag.FlagSet) runFunc {
+			var p policyFlags
+			p.register(fs)
+			inFlight := fs.Int("in-flight", 0, "episodes audited side by side; 0 = four times the processors")
+			return func(ctx context.Context, inv *invocation) error { return work(ctx, inv, p, *inFlight) }
+		},
+	}
+}
+
+func work(ctx context.Context, inv *invocation, pf policyFlags, inFlight int) (err error) {
+	rehearser, err := pf.rehearser(inv.config)
+	if err != nil {
+		return err
+	}
+	r, err := openResources(ctx, inv.config, inv.log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.close(ctx)) }()
+	p, err := newPipeline(r, inv.config, inv.log, pipelineConfig{rehearser: rehearser, rehearsals: pf.k, inFlight: inFlight})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	inv.log.InfoContext(ctx, "working", slog.Bool("rehearses", rehearser != nil))
+	return p.run(ctx)
+}
