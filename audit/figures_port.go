@@ -159,13 +159,18 @@ type RunFacts struct {
 // ToolCounts is one tool's share of a run: how many pairs, how many masked,
 // and each figure's sums per prompt group.
 type ToolCounts struct {
-	Environment string                    `json:"environment"` // name
-	Version     string                    `json:"version"`     // of the environment
-	Tool        string                    `json:"tool"`
-	Mode        Mode                      `json:"mode"`
-	Pairs       int                       `json:"pairs"` // scored and masked, cascaded ones not
-	Masked      map[MaskReason]int        `json:"masked,omitempty"`
-	Groups      map[Figure][]stat.Cluster `json:"groups"` // sorted by Group; weights are InclusionWeight
+	Environment string             `json:"environment"` // name
+	Version     string             `json:"version"`     // of the environment
+	Tool        string             `json:"tool"`
+	Mode        Mode               `json:"mode"`
+	Pairs       int                `json:"pairs"` // scored and masked, cascaded ones not
+	Masked      map[MaskReason]int `json:"masked,omitempty"`
+	// Unobservable counts the scored writes whose claimed effect cannot be seen:
+	// they are in no effect figure, and they are no match.
+	Unobservable int `json:"unobservable,omitempty"`
+	// Unknown counts the scored calls that the environment knows no tool for.
+	Unknown int                       `json:"unknown,omitempty"`
+	Groups  map[Figure][]stat.Cluster `json:"groups"` // sorted by Group; weights are InclusionWeight
 }
 
 // Finding is one kind of difference of a run: all pairs of a tool that differ

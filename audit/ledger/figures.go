@@ -188,19 +188,24 @@ func (l *Ledger) countClusters(ctx context.Context, run int32, tools map[toolKey
 
 func (l *Ledger) countMasks(ctx context.Context, run int32, tools map[toolKey]*audit.ToolCounts) error {
 	rows, err := l.pool.Query(ctx, `
-		SELECT environment, version, tool, mode, masked, sum(n)::bigint FROM cell
+		SELECT environment, version, tool, mode, masked, sum(n)::bigint, sum(unobservable)::bigint,
+			coalesce(sum(n) FILTER (WHERE actual = 'error:unknown_tool'), 0)::bigint FROM cell
 		WHERE run = $1 AND NOT cascaded GROUP BY 1, 2, 3, 4, 5`, run)
 	if err != nil {
 		return fmt.Errorf("read masks: %w", err)
 	}
 	var (
-		k      toolKey
-		masked string
-		n      int
+		k       toolKey
+		masked  string
+		n       int
+		unseen  int
+		strange int
 	)
-	_, err = pgx.ForEachRow(rows, []any{&k.environment, &k.version, &k.tool, &k.mode, &masked, &n}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&k.environment, &k.version, &k.tool, &k.mode, &masked, &n, &unseen, &strange}, func() error {
 		t := toolCounts(tools, k)
 		t.Pairs += n
+		t.Unobservable += unseen
+		t.Unknown += strange
 		if masked != "" {
 			t.Masked[audit.MaskReason(masked)] += n
 		}
