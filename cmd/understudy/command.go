@@ -47,7 +47,7 @@ func commands() []command {
 		{name: "gate", summary: "decide about a release: exit 0 pass, 1 fail, 2 inconclusive", example: "understudy gate policy.yaml --run nightly"},
 		reportCommand(),
 		probeCommand(),
-		{name: "sandbox", summary: "list, check and call the executable environments", example: "understudy sandbox list"},
+		sandboxCommand(),
 		verifyCommand(),
 		migrateCommand(),
 		benchCommand(),

@@ -11,7 +11,7 @@ import (
 // system is the process as it really is.
 func system() surroundings {
 	return surroundings{
-		env: os.LookupEnv, stdout: os.Stdout, stderr: os.Stderr,
+		env: os.LookupEnv, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
 		terminal: term.IsTerminal(int(os.Stderr.Fd())),
 	}
 }

@@ -52,6 +52,7 @@ func interruptible(ctx context.Context) (context.Context, func()) {
 // surroundings is what a command sees of the process that it runs in.
 type surroundings struct {
 	env            func(string) (string, bool)
+	stdin          io.Reader
 	stdout, stderr io.Writer
 	terminal       bool // stderr is one
 }

@@ -8,7 +8,7 @@ import (
 )
 
 //go:embed */*.star */*.yaml */*.md
-var files embed.FS //nolint:gochecknoglobals // go:embed needs a package variable
+var files embed.FS
 
 // FS is the read-only file system of all domains, one folder each.
 func FS() fs.FS { return files }

@@ -45,6 +45,7 @@ func each(t *testing.T, test func(t *testing.T, env audit.Environment, version i
 // spoiled solution, and agents that do nothing or too much score 0.
 func TestTasks(t *testing.T) {
 	each(t, func(t *testing.T, env audit.Environment, version int) {
+		t.Helper()
 		cfg := proof.TaskConfig{}
 		if version != latest {
 			cfg.Values = 1
@@ -81,6 +82,7 @@ func TestSoak(t *testing.T) {
 		most = n
 	}
 	each(t, func(t *testing.T, env audit.Environment, version int) {
+		t.Helper()
 		calls := most
 		if raceEnabled || version != latest {
 			calls /= 10
@@ -106,8 +108,8 @@ func TestSoak(t *testing.T) {
 	})
 }
 
-func text(print func(io.Writer)) string {
+func text(write func(io.Writer)) string {
 	var b strings.Builder
-	print(&b)
+	write(&b)
 	return b.String()
 }

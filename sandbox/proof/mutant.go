@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -74,7 +76,7 @@ func (t trial) mutants(ctx context.Context, start tried, reference audit.Digest)
 	}
 	for _, call := range extra {
 		text := fmt.Sprintf("and %s %s", call.Tool, call.Arguments)
-		if err := try(ExtraStep, text, append(t.task.Solution[:len(t.task.Solution):len(t.task.Solution)], call)); err != nil {
+		if err := try(ExtraStep, text, append(slices.Clip(t.task.Solution), call)); err != nil {
 			return nil, err
 		}
 	}
@@ -205,10 +207,7 @@ func replaced(calls []audit.Call, i int, call audit.Call) []audit.Call {
 }
 
 func with(arguments map[string]any, name string, value any) map[string]any {
-	changed := make(map[string]any, len(arguments))
-	for k, v := range arguments {
-		changed[k] = v
-	}
+	changed := maps.Clone(arguments)
 	changed[name] = value
 	return changed
 }

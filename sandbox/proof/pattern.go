@@ -58,6 +58,8 @@ func draw(rng *rand.Rand, re *syntax.Regexp, b *strings.Builder) bool {
 		}
 	case syntax.OpAlternate:
 		return draw(rng, re.Sub[rng.IntN(len(re.Sub))], b)
+	case syntax.OpNoMatch, syntax.OpAnyCharNotNL, syntax.OpAnyChar, syntax.OpWordBoundary, syntax.OpNoWordBoundary:
+		return false
 	default:
 		return false
 	}

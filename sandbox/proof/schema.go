@@ -127,7 +127,7 @@ func newParam(name string, s *schema) param {
 // that say nothing about what is meant.
 func words(text string) []string {
 	var found []string
-	for _, w := range strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !('a' <= r && r <= 'z') }) {
+	for _, w := range strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return r < 'a' || r > 'z' }) {
 		switch w {
 		case "id", "ids", "the", "a", "of", "to", "new", "or", "and", "such", "as", "with", "if":
 			continue

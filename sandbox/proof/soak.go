@@ -3,6 +3,7 @@ package proof
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"understudy/audit"
@@ -132,7 +133,7 @@ func (s *soaker) open(ctx context.Context) (inspected, error) {
 	i, ok := session.(inspected)
 	if !ok {
 		return nil, &audit.Error{
-			Code: audit.CodeInvalid, Message: fmt.Sprintf("%s cannot be soaked: its sessions show neither state nor invariants", s.env.Info().Name),
+			Code: audit.CodeInvalid, Message: s.env.Info().Name + " cannot be soaked: its sessions show neither state nor invariants",
 			Hint: "a soak needs the capabilities state and invariants; the built-in domains have them",
 		}
 	}
@@ -262,17 +263,8 @@ func broken(tools []audit.Tool, call audit.Call, seen audit.Observation) string 
 		return "a tool that is declared to read changed the state"
 	case (len(seen.Delta) > 0) != (seen.Before != seen.After):
 		return "the delta and the digests disagree about whether the state changed"
-	case seen.Status == audit.StatusRefused && tool.Errors != nil && !contains(tool.Errors, seen.Error.Family):
+	case seen.Status == audit.StatusRefused && tool.Errors != nil && !slices.Contains(tool.Errors, seen.Error.Family):
 		return fmt.Sprintf("refused with %s, which the tool does not declare: %s", seen.Error.Family, seen.Error.Message)
 	}
 	return ""
-}
-
-func contains(families []audit.Family, f audit.Family) bool {
-	for _, have := range families {
-		if have == f {
-			return true
-		}
-	}
-	return false
 }

@@ -189,12 +189,12 @@ func (g *Generator) word(s *schema) string {
 		return day.Format(time.DateOnly)
 	}
 	letters := "ABCDEFGHJKLMNPRSTUVWXYZ23456789"
-	made := strings.ToUpper(strings.Join(p.words, ""))
+	made := []byte(strings.ToUpper(strings.Join(p.words, "")))
 	made = made[:min(len(made), 4)]
 	for range 4 {
-		made += string(letters[g.rng.IntN(len(letters))])
+		made = append(made, letters[g.rng.IntN(len(letters))])
 	}
-	return made
+	return string(made)
 }
 
 // nearMiss spoils an id a little: another last digit, a lost prefix, other case.
