@@ -23,6 +23,7 @@ import (
 // An environment is made once and shared. A Registry is safe for concurrent use.
 type Registry struct {
 	domains fs.FS
+	foreign bool
 
 	mu   sync.Mutex
 	open map[string]audit.Environment
@@ -30,9 +31,18 @@ type Registry struct {
 
 var _ audit.Opener = (*Registry)(nil)
 
-// New makes a registry of the domains that are folders of fsys.
+// New makes a registry of the domains that are folders of fsys and came with this
+// program: they run in its process.
 func New(fsys fs.FS) *Registry {
 	return &Registry{domains: fsys, open: map[string]audit.Environment{}}
+}
+
+// NewForeign is New for domains that somebody else wrote: each runs in a child
+// process. The program's main calls starlark.ChildMain first.
+func NewForeign(fsys fs.FS) *Registry {
+	r := New(fsys)
+	r.foreign = true
+	return r
 }
 
 // Names lists the domains in order.
@@ -49,22 +59,22 @@ func (r *Registry) Names() ([]string, error) {
 }
 
 // Environment implements audit.Opener.
-func (r *Registry) Environment(_ context.Context, ref string) (audit.Environment, error) {
+func (r *Registry) Environment(ctx context.Context, ref string) (audit.Environment, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if env := r.open[ref]; env != nil {
 		return env, nil
 	}
-	d, err := r.load(ref)
+	env, err := r.start(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
-	env := starlark.NewEnvironment(d)
 	r.open[ref] = env
 	return env, nil
 }
 
-func (r *Registry) load(ref string) (*starlark.Domain, error) {
+// start loads the domain of a reference and runs it here or in a child.
+func (r *Registry) start(ctx context.Context, ref string) (audit.Environment, error) {
 	name, opts, err := ParseRef(ref)
 	if err != nil {
 		return nil, err
@@ -79,7 +89,14 @@ func (r *Registry) load(ref string) (*starlark.Domain, error) {
 			Hint: "the environments are " + strings.Join(nearestFirst(names, name), ", "),
 		}
 	}
-	return starlark.Load(r.domains, name, opts)
+	if r.foreign {
+		return starlark.NewChildEnvironment(ctx, r.domains, name, starlark.ChildOptions{Options: opts})
+	}
+	d, err := starlark.Load(r.domains, name, opts)
+	if err != nil {
+		return nil, err
+	}
+	return starlark.NewEnvironment(d), nil
 }
 
 // ParseRef splits "name[@version[+compat]]".

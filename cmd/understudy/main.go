@@ -20,12 +20,14 @@ import (
 	"syscall"
 
 	"understudy/audit"
+	"understudy/sandbox/starlark"
 )
 
 // errInterrupted is the cause of a context that a signal ended.
 var errInterrupted = errors.New("interrupted")
 
 func main() {
+	starlark.ChildMain() // a sandbox child is this binary too
 	ctx, stop := interruptible(context.Background())
 	status := execute(ctx, os.Args[1:], system())
 	stop()
