@@ -73,7 +73,10 @@ func (e *environments) source(name string) (*sandbox.Registry, error) {
 		}
 		return nil, &audit.Error{Code: audit.CodeNotFound, Message: "no environments of source " + name + " in " + e.dir, Hint: hint}
 	}
-	r := sandbox.New(os.DirFS(folder))
+	r := sandbox.NewForeign(os.DirFS(folder))
+	if name == tau2Source { // our own domains with imported data
+		r = sandbox.New(os.DirFS(folder))
+	}
 	e.sources[name] = r
 	return r, nil
 }
