@@ -13,16 +13,18 @@ func Compare(rules *Rules, realValue, rehearsed Value, ids *Bijection) Compariso
 		ids = &Bijection{}
 	}
 	c := comparer{rules: rules, ids: ids, seed: maphash.MakeSeed()}
-	// Enough for a typical answer, on the stack.
-	var buffers struct {
-		keys   [128]uint64
-		sides  [128]side
-		path   [12]crumb
-		pairs  [32]pair
-		places [32]*place
+	// Enough for a typical answer.
+	var buffers struct { // in two parts: the first holds no pointers
+		keys  [128]uint64
+		sides [128]side
+		pairs [16]pair
+	}
+	var stacks struct {
+		path   [8]crumb
+		places [16]*place
 	}
 	c.shape.keys, c.shape.sides = buffers.keys[:], buffers.sides[:]
-	c.path, c.pairs, c.places = buffers.path[:0], buffers.pairs[:0], buffers.places[:0]
+	c.path, c.pairs, c.places = stacks.path[:0], buffers.pairs[:0], stacks.places[:0]
 	if rules != nil {
 		c.places = enter(c.places, rules.root)
 	}

@@ -19,8 +19,8 @@ func Decode(raw []byte, limits Limits) (Value, error) {
 	if !utf8.Valid(raw) {
 		return Value{}, &DecodeError{ClassEncoding, invalidUTF8(raw), "not UTF-8"}
 	}
-	// A node takes about a dozen bytes of text in a tool's answer.
-	size := len(raw)/12 + 4
+	// A node takes 15 to 20 bytes of text in a tool's answer.
+	size := len(raw)/15 + 8
 	indices := make([]uint32, 2*size) // one allocation for kids and for open
 	p := parser{
 		doc:    &doc{src: raw, nodes: make([]node, 0, size), kids: indices[:0:size]},

@@ -78,6 +78,9 @@ func equal(a, b Value, spelled bool) bool {
 	case TypeNumber:
 		return sameNumber(a.text(), b.text()) && (!spelled || isFloat(a.text()) == isFloat(b.text()))
 	case TypeArray, TypeObject:
+		if bytes.Equal(a.text(), b.text()) { // the same source text
+			return true
+		}
 		for i := range a.Len() {
 			x, y := a.At(i), b.At(i)
 			if t == TypeObject && !bytes.Equal(x.name(), y.name()) || !equal(x, y, spelled) {

@@ -316,3 +316,31 @@ func randomTree(r *rand.Rand, text, form []byte, depth int) (_, _ []byte) {
 	}
 	return append(text, closing), append(form, closing)
 }
+
+// TestEditScript: a long list with a few edits has no more differences than
+// edits, and the patch of them gives the edited list.
+func TestEditScript(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		before := rapid.SliceOfN(rapid.IntRange(0, 30), 0, 300).Draw(rt, "before")
+		after := append([]int{}, before...)
+		edits := rapid.IntRange(0, 12).Draw(rt, "edits")
+		for range edits {
+			at := rapid.IntRange(0, len(after)).Draw(rt, "at")
+			if at < len(after) && rapid.Bool().Draw(rt, "delete") {
+				after = append(after[:at], after[at+1:]...)
+				continue
+			}
+			after = append(after[:at], append([]int{rapid.IntRange(0, 30).Draw(rt, "inserted")}, after[at:]...)...)
+		}
+		x, y := decode(t, marshal(t, before)), decode(t, marshal(t, after))
+		c := diff.Compare(nil, x, y, nil)
+		reordered := len(c.Differences) == 1 && c.Differences[0].Kind == diff.Reordered
+		if len(c.Differences) > edits && !reordered {
+			rt.Fatalf("%d edits, %d differences: %s", edits, len(c.Differences), c.Explain())
+		}
+		if patched, err := c.Patch().Apply(x); err != nil || !diff.Equal(patched, y) {
+			rt.Fatalf("patched to %s, %v, want %s", patched, err, y)
+		}
+	})
+}

@@ -88,6 +88,10 @@ func (c *comparer) see(at here, tx, ty Type) {
 	if c.scoring > 0 || len(c.path) == 0 && tx == ty && tx >= TypeArray {
 		return
 	}
+	if tx == ty {
+		c.shape.add(mix(at.pattern, uint64(tx)), onReal|onRehearsed)
+		return
+	}
 	c.shape.add(mix(at.pattern, uint64(tx)), onReal)
 	c.shape.add(mix(at.pattern, uint64(ty)), onRehearsed)
 }
