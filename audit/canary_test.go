@@ -39,7 +39,7 @@ func TestEveryCanaryIsRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			const n = 60
+			const n = 40
 			battery := canaries(t, env, 11, n)
 			if len(battery) != n {
 				t.Errorf("%d canaries, want %d", len(battery), n)
