@@ -57,8 +57,12 @@ func judge(rules *audit.Rules, effect audit.Effect, truth, rehearsed, block stri
 func FuzzJudge(f *testing.F) {
 	for _, seed := range [][3]string{
 		{`{"a":1}`, `{"a":2}`, `[{"op":"replace","path":"/things/7/a","value":1}]`},
-		{`{"error":"no"}`, `{"a":1}`, `[]`}, {`[]`, `[1]`, `{`}, {`"x"`, ``, ``}, {`{"a":[1,2]}`, `{"a":[2,1]}`, `[{"op":"add","path":"","value":{"$sys":1}}]`},
-		{`{"a":1e400}`, `{"a":NaN}`, `null`}, {"\xff", `{'a': None}`, `[{"op":"remove","path":"/a"}]`},
+		{`{"error":"no"}`, `{"a":1}`, `[]`},
+		{`[]`, `[1]`, `{`},
+		{`"x"`, ``, ``},
+		{`{"a":[1,2]}`, `{"a":[2,1]}`, `[{"op":"add","path":"","value":{"$sys":1}}]`},
+		{`{"a":1e400}`, `{"a":NaN}`, `null`},
+		{"\xff", `{'a': None}`, `[{"op":"remove","path":"/a"}]`},
 	} {
 		for i := range 3 {
 			f.Add(seed[0], seed[1], seed[2], uint8(i))
