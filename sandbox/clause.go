@@ -1,0 +1,418 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"understudy/audit"
+	"understudy/audit/diff"
+)
+
+// closing closes sessions at the end of a clause.
+func closing(sessions ...audit.Session) {
+	for _, s := range sessions {
+		if s != nil {
+			_ = s.Close() // a clause has its verdict by now
+		}
+	}
+}
+
+func (c *contract) sameSeed(ctx context.Context) (string, error) {
+	one, first, err := c.written(ctx, audit.Start{Seed: 7})
+	defer closing(one)
+	if err != nil {
+		return "", err
+	}
+	two, second, err := c.written(ctx, audit.Start{Seed: 7})
+	defer closing(two)
+	if err != nil {
+		return "", err
+	}
+	if !bytes.Equal(first.Raw, second.Raw) || first.After != second.After || !first.Delta.Equal(second.Delta) {
+		return "", fmt.Errorf("two runs of one task differ: %s and %s", brief(first.Raw), brief(second.Raw))
+	}
+	return fmt.Sprintf("task %s: equal answers, deltas and digests twice", c.task.ID), nil
+}
+
+func (c *contract) differentSeed(ctx context.Context) (string, error) {
+	one, err := c.prepared(ctx, audit.Start{Seed: 7})
+	defer closing(one)
+	if err != nil {
+		return "", err
+	}
+	two, err := c.prepared(ctx, audit.Start{Seed: 8})
+	defer closing(two)
+	if err != nil {
+		return "", err
+	}
+	x, err := digestOf(ctx, one)
+	if err != nil {
+		return "", err
+	}
+	y, err := digestOf(ctx, two)
+	if err != nil {
+		return "", err
+	}
+	if x == y {
+		return "", errors.New("seeds 7 and 8 give one state: ids and randomness do not depend on the seed")
+	}
+	return "seeds 7 and 8 give two states", nil
+}
+
+// writeThenRead looks for the written value where the delta says it is.
+func (c *contract) writeThenRead(ctx context.Context) (string, error) {
+	s, obs, err := c.written(ctx, audit.Start{})
+	defer closing(s)
+	if err != nil {
+		return "", err
+	}
+	st, ok := s.(audit.Stater)
+	if !ok {
+		return "", notApplicable("the state cannot be read")
+	}
+	for _, op := range obs.Delta {
+		if op.Value == nil {
+			continue
+		}
+		got, err := st.State(ctx, op.Path)
+		if err != nil {
+			return "", err
+		}
+		want, errWant := diff.Decode(op.Value, diff.Limits{})
+		have, errHave := diff.Decode(got, diff.Limits{})
+		if err := errors.Join(errWant, errHave); err != nil {
+			return "", err
+		}
+		if !diff.Equal(want, have) {
+			return "", fmt.Errorf("%s holds %s after a write of %s", op.Path, brief(got), brief(op.Value))
+		}
+	}
+	return fmt.Sprintf("%s: %d cells hold what the delta says", c.task.Solution[c.write].Tool, len(obs.Delta)), nil
+}
+
+// readOnly makes the reads of all solutions and looks for traces.
+func (c *contract) readOnly(ctx context.Context) (string, error) {
+	if len(c.reads) == 0 {
+		return "", notApplicable("no task's solution reads")
+	}
+	s, err := c.env.Open(ctx, audit.Start{})
+	defer closing(s)
+	if err != nil {
+		return "", err
+	}
+	for _, call := range c.reads {
+		obs, err := s.Call(ctx, call)
+		if err != nil {
+			return "", err
+		}
+		if len(obs.Delta) > 0 || obs.Before != obs.After {
+			return "", fmt.Errorf("%s is declared a read and changed %s", call.Tool, obs.Delta)
+		}
+	}
+	return fmt.Sprintf("reads of %d tools, no change", len(c.reads)), nil
+}
+
+// deltaExplains applies the delta to the state before and compares with after.
+func (c *contract) deltaExplains(ctx context.Context) (string, error) {
+	s, err := c.prepared(ctx, audit.Start{})
+	defer closing(s)
+	if err != nil {
+		return "", err
+	}
+	before, err := stateOf(ctx, s)
+	if err != nil {
+		return "", err
+	}
+	obs, err := s.Call(ctx, c.task.Solution[c.write])
+	if err != nil {
+		return "", err
+	}
+	after, err := stateOf(ctx, s)
+	if err != nil {
+		return "", err
+	}
+	applied, err := obs.Delta.Apply(before)
+	if err != nil {
+		return "", err
+	}
+	reverted, err := obs.Delta.Invert().Apply(after)
+	switch {
+	case err != nil:
+		return "", err
+	case !diff.Equal(applied, after):
+		return "", errors.New("the state before with the delta is not the state after")
+	case !diff.Equal(reverted, before):
+		return "", errors.New("the state after with the inverse delta is not the state before")
+	case !obs.Delta.Equal(diff.Diff(before, after)):
+		return "", fmt.Errorf("the delta is not canonical: %s", obs.Delta)
+	}
+	return fmt.Sprintf("before + %d operations = after, and back", len(obs.Delta)), nil
+}
+
+// unchanged reports whether acting on one session leaves another as it was.
+func (c *contract) unchanged(ctx context.Context, watched, acting audit.Session) error {
+	before, err := digestOf(ctx, watched)
+	if err != nil {
+		return err
+	}
+	obs, err := acting.Call(ctx, c.task.Solution[c.write])
+	if err != nil {
+		return err
+	}
+	after, err := digestOf(ctx, watched)
+	switch {
+	case err != nil:
+		return err
+	case obs.Status != audit.StatusOK || obs.Before == obs.After:
+		return fmt.Errorf("the write did nothing: %s %s", obs.Status, brief(obs.Raw))
+	case before != after:
+		return errors.New("a write of one session changed another")
+	}
+	return nil
+}
+
+func (c *contract) isolated(ctx context.Context) (string, error) {
+	one, err := c.prepared(ctx, audit.Start{})
+	defer closing(one)
+	if err != nil {
+		return "", err
+	}
+	two, err := c.prepared(ctx, audit.Start{})
+	defer closing(two)
+	if err != nil {
+		return "", err
+	}
+	return "a write of one is not seen by the other", c.unchanged(ctx, one, two)
+}
+
+// shared interleaves two sessions on one state: what one writes, the other's next
+// call starts from, so that the same write a second time meets the first.
+func (c *contract) shared(ctx context.Context) (string, error) {
+	one, err := c.prepared(ctx, audit.Start{Shared: "contract"})
+	defer closing(one)
+	if err != nil {
+		return "", err
+	}
+	two, err := c.env.Open(ctx, audit.Start{Task: c.task.ID, Shared: "contract"})
+	defer closing(two)
+	if err != nil {
+		return "", err
+	}
+	obs, err := one.Call(ctx, c.task.Solution[c.write])
+	if err != nil {
+		return "", err
+	}
+	again, err := two.Call(ctx, c.task.Solution[c.write])
+	if err != nil {
+		return "", err
+	}
+	if again.Before != obs.After {
+		return "", errors.New("the second session does not start from what the first one wrote")
+	}
+	return fmt.Sprintf("the same write from the other session: %s", again.Status), nil
+}
+
+func (c *contract) forks(ctx context.Context) (string, error) {
+	s, err := c.prepared(ctx, audit.Start{})
+	defer closing(s)
+	if err != nil {
+		return "", err
+	}
+	f, ok := s.(audit.Forker)
+	if !ok {
+		return "", notApplicable("sessions cannot be forked")
+	}
+	fork, err := f.Fork(ctx)
+	defer closing(fork)
+	if err != nil {
+		return "", err
+	}
+	if err := c.unchanged(ctx, s, fork); err != nil {
+		return "", fmt.Errorf("parent: %w", err)
+	}
+	second, err := f.Fork(ctx)
+	defer closing(second)
+	if err != nil {
+		return "", err
+	}
+	if err := c.unchanged(ctx, second, s); err != nil {
+		return "", fmt.Errorf("fork: %w", err)
+	}
+	return "parent and fork do not see each other's writes", nil
+}
+
+func (c *contract) snapshots(ctx context.Context) (string, error) {
+	s, err := c.prepared(ctx, audit.Start{})
+	defer closing(s)
+	if err != nil {
+		return "", err
+	}
+	snap, ok := s.(audit.Snapshotter)
+	if !ok {
+		return "", notApplicable("sessions have no snapshots")
+	}
+	before, err := digestOf(ctx, s)
+	if err != nil {
+		return "", err
+	}
+	id, err := snap.Snapshot(ctx)
+	if err != nil {
+		return "", err
+	}
+	first, err := s.Call(ctx, c.task.Solution[c.write])
+	if err != nil {
+		return "", err
+	}
+	if err := snap.Restore(ctx, id); err != nil {
+		return "", err
+	}
+	after, err := digestOf(ctx, s)
+	if err != nil {
+		return "", err
+	}
+	second, err := s.Call(ctx, c.task.Solution[c.write])
+	switch {
+	case err != nil:
+		return "", err
+	case before != after:
+		return "", errors.New("the restored state is another")
+	case !bytes.Equal(first.Raw, second.Raw) || first.After != second.After:
+		return "", errors.New("the same call after restoring gives another answer")
+	}
+	snap.Drop(id)
+	if err := snap.Restore(ctx, id); audit.ErrorCode(err) != audit.CodeNotFound {
+		return "", fmt.Errorf("restoring a dropped snapshot: %w", orNil(err))
+	}
+	return "restored exactly; the call repeats to the byte", nil
+}
+
+// orNil makes a missing error visible in a message.
+func orNil(err error) error {
+	if err == nil {
+		return errors.New("no error")
+	}
+	return err
+}
+
+func (c *contract) dryRun(ctx context.Context) (string, error) {
+	s, err := c.prepared(ctx, audit.Start{})
+	defer closing(s)
+	if err != nil {
+		return "", err
+	}
+	d, ok := s.(audit.DryRunner)
+	if !ok {
+		return "", notApplicable("calls cannot be made dry")
+	}
+	dry, err := d.DryRun(ctx, c.task.Solution[c.write])
+	if err != nil {
+		return "", err
+	}
+	wet, err := s.Call(ctx, c.task.Solution[c.write])
+	switch {
+	case err != nil:
+		return "", err
+	case dry.Before != wet.Before:
+		return "", errors.New("the dry run left a trace")
+	case !bytes.Equal(dry.Raw, wet.Raw) || !dry.Delta.Equal(wet.Delta) || dry.After != wet.After:
+		return "", fmt.Errorf("the dry run said %s, the call %s", brief(dry.Raw), brief(wet.Raw))
+	}
+	return "answer, delta and digest as predicted", nil
+}
+
+// invalid makes calls that no handler may ever see.
+func (c *contract) invalid(ctx context.Context) (string, error) {
+	s, err := c.prepared(ctx, audit.Start{})
+	defer closing(s)
+	if err != nil {
+		return "", err
+	}
+	write := c.task.Solution[c.write]
+	tests := []struct {
+		call   audit.Call
+		family audit.Family
+	}{
+		{audit.Call{Tool: "no_such_tool_anywhere", Arguments: []byte(`{}`)}, audit.UnknownTool},
+		{audit.Call{Tool: write.Tool, Arguments: []byte(`{"a":`)}, audit.MalformedCall},
+		{audit.Call{Tool: write.Tool, Arguments: []byte(`[1]`)}, audit.MalformedCall},
+		{audit.Call{Tool: write.Tool, Arguments: []byte(`{"a":NaN}`)}, audit.MalformedCall},
+		{audit.Call{Tool: write.Tool, Arguments: []byte(`{"a":1,"a":1}`)}, audit.MalformedCall},
+		{audit.Call{Tool: write.Tool, Arguments: []byte(`{"a":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`)}, audit.MalformedCall},
+		{audit.Call{Tool: write.Tool, Arguments: []byte(`{"a":"` + strings.Repeat("x", 1<<20) + `"}`)}, audit.MalformedCall},
+		{audit.Call{Tool: write.Tool, Arguments: []byte("{\"a\":\"\xff\"}")}, audit.MalformedCall},
+		{audit.Call{Tool: write.Tool, Arguments: []byte(`{"no_such_argument_anywhere":1}`)}, audit.SchemaInvalid},
+	}
+	for _, tt := range tests {
+		obs, err := s.Call(ctx, tt.call)
+		switch {
+		case err != nil:
+			return "", err
+		case obs.Status != audit.StatusInvalid || obs.Error == nil || obs.Error.Family != tt.family:
+			return "", fmt.Errorf("%s(%s): %s %s, want invalid with family %s", tt.call.Tool, brief(tt.call.Arguments), obs.Status, brief(obs.Raw), tt.family)
+		case obs.Before != obs.After || len(obs.Delta) > 0:
+			return "", fmt.Errorf("%s(%s) changed the state", tt.call.Tool, brief(tt.call.Arguments))
+		}
+	}
+	return fmt.Sprintf("%d bad calls, each with its family, none with an effect", len(tests)), nil
+}
+
+// refusal repeats the write until a rule says no.
+func (c *contract) refusal(ctx context.Context) (string, error) {
+	s, _, err := c.written(ctx, audit.Start{})
+	defer closing(s)
+	if err != nil {
+		return "", err
+	}
+	call := c.task.Solution[c.write]
+	for range 3 {
+		obs, err := s.Call(ctx, call)
+		if err != nil {
+			return "", err
+		}
+		if obs.Status != audit.StatusRefused {
+			continue
+		}
+		if obs.Error == nil || obs.Error.Family == "" || obs.Before != obs.After || len(obs.Delta) > 0 {
+			return "", fmt.Errorf("a refusal without a family or with an effect: %s %s", brief(obs.Raw), obs.Delta)
+		}
+		return fmt.Sprintf("%s again: %s, no effect", call.Tool, obs.Error.Family), nil
+	}
+	return "", notApplicable(call.Tool + " may be repeated")
+}
+
+func (c *contract) solvable(ctx context.Context) (string, error) {
+	if c.write < 0 {
+		return "", notApplicable("no task with a write is known")
+	}
+	s, err := c.env.Open(ctx, audit.Start{Task: c.task.ID})
+	defer closing(s)
+	if err != nil {
+		return "", err
+	}
+	checker, ok := s.(audit.Checker)
+	if !ok {
+		return "", notApplicable("tasks have no checks")
+	}
+	before, err := checker.Check(ctx, c.task.ID)
+	if err != nil {
+		return "", err
+	}
+	for _, call := range c.task.Solution {
+		if _, err := s.Call(ctx, call); err != nil {
+			return "", err
+		}
+	}
+	after, err := checker.Check(ctx, c.task.ID)
+	switch {
+	case err != nil:
+		return "", err
+	case before.Success():
+		return "", fmt.Errorf("task %s succeeds before anything is done", c.task.ID)
+	case !after.Success():
+		return "", fmt.Errorf("task %s fails with its own solution: %v", c.task.ID, after.Failed)
+	}
+	return fmt.Sprintf("task %s: %d of %d checks before, all after", c.task.ID, before.Passed, before.Checks), nil
+}

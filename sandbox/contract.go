@@ -1,0 +1,222 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"understudy/audit"
+	"understudy/audit/diff"
+)
+
+// Finding is one line of a contract test: what an environment must keep, whether
+// it does, and what was seen.
+type Finding struct {
+	Name    string `json:"name"`
+	Verdict string `json:"verdict"` // pass, FAIL or n/a
+	Seen    string `json:"seen"`
+}
+
+// The verdicts of a finding.
+const (
+	Pass          = "pass"
+	Fail          = "FAIL"
+	NotApplicable = "n/a"
+)
+
+// Report is the outcome of a contract test.
+type Report struct {
+	Environment audit.EnvironmentInfo `json:"environment"`
+	Findings    []Finding             `json:"findings"`
+}
+
+// OK reports whether nothing failed.
+func (r Report) OK() bool {
+	for _, f := range r.Findings {
+		if f.Verdict == Fail {
+			return false
+		}
+	}
+	return true
+}
+
+// Table is the report for people.
+func (r Report) Table() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s@%s  %.12s\n", r.Environment.Name, r.Environment.Version, r.Environment.Digest)
+	width := 0
+	for _, f := range r.Findings {
+		width = max(width, len(f.Name))
+	}
+	for _, f := range r.Findings {
+		fmt.Fprintf(&b, "  %-4s  %-*s  %s\n", f.Verdict, width, f.Name, f.Seen)
+	}
+	return b.String()
+}
+
+// errNotApplicable is returned by a clause that the environment has no capability for.
+var errNotApplicable = errors.New("not applicable")
+
+// Contract tests what an auditor relies on, on a live environment: isolation,
+// determinism, exact effects, errors that can be told apart. It makes calls that
+// the environment's own tasks prove to be possible; writes are calls of tasks'
+// solutions. The error is only for an environment that cannot be used at all.
+func Contract(ctx context.Context, env audit.Environment) (Report, error) {
+	c, err := newContract(ctx, env)
+	if err != nil {
+		return Report{}, err
+	}
+	report := Report{Environment: env.Info()}
+	for _, clause := range []struct {
+		name string
+		test func(context.Context) (string, error)
+	}{
+		{"same seed, same world", c.sameSeed},
+		{"different seed, different world", c.differentSeed},
+		{"a write can be read", c.writeThenRead},
+		{"a read leaves no trace", c.readOnly},
+		{"the delta explains the change", c.deltaExplains},
+		{"sessions are isolated", c.isolated},
+		{"shared sessions see each other", c.shared},
+		{"forks are isolated", c.forks},
+		{"a restored snapshot is the same", c.snapshots},
+		{"a dry run tells the truth, and leaves none", c.dryRun},
+		{"unknown tools and bad arguments are told apart", c.invalid},
+		{"a refusal has a family and no effect", c.refusal},
+		{"tasks are solvable and not yet solved", c.solvable},
+	} {
+		seen, err := clause.test(ctx)
+		f := Finding{Name: clause.name, Verdict: Pass, Seen: seen}
+		switch {
+		case errors.Is(err, errNotApplicable):
+			f.Verdict, f.Seen = NotApplicable, strings.TrimSuffix(err.Error(), ": "+errNotApplicable.Error())
+		case ctx.Err() != nil:
+			return report, fmt.Errorf("contract of %s: %w", env.Info().Name, ctx.Err())
+		case err != nil:
+			f.Verdict, f.Seen = Fail, err.Error()
+		}
+		report.Findings = append(report.Findings, f)
+	}
+	return report, nil
+}
+
+// contract holds what every clause needs.
+type contract struct {
+	env   audit.Environment
+	tools map[string]audit.Tool
+	task  audit.Task   // with a write in its solution
+	write int          // index of the solution's first write
+	reads []audit.Call // of solutions, one a tool
+}
+
+func newContract(ctx context.Context, env audit.Environment) (*contract, error) {
+	c := &contract{env: env, tools: map[string]audit.Tool{}, write: -1}
+	tools, err := env.Tools(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the tools of %s: %w", env.Info().Name, err)
+	}
+	for _, t := range tools {
+		c.tools[t.Name] = t
+	}
+	tasker, ok := env.(audit.Tasker)
+	if !ok {
+		return c, nil
+	}
+	tasks, err := tasker.Tasks(ctx, 0, 0)
+	if err != nil {
+		return nil, fmt.Errorf("list the tasks of %s: %w", env.Info().Name, err)
+	}
+	for _, t := range tasks {
+		c.consider(t)
+	}
+	return c, nil
+}
+
+// consider keeps the first task that writes, and one read of every tool.
+func (c *contract) consider(t audit.Task) {
+	for i, call := range t.Solution {
+		writes := c.tools[call.Tool].Effect == audit.Write
+		known := slices.ContainsFunc(c.reads, func(r audit.Call) bool { return r.Tool == call.Tool })
+		switch {
+		case writes && c.write < 0:
+			c.task, c.write = t, i
+		case !writes && !known:
+			c.reads = append(c.reads, call)
+		}
+	}
+}
+
+func notApplicable(why string) error { return fmt.Errorf("%s: %w", why, errNotApplicable) }
+
+// written is a session in which the task's solution has just made its first write.
+func (c *contract) written(ctx context.Context, start audit.Start) (audit.Session, audit.Observation, error) {
+	var obs audit.Observation
+	if c.write < 0 {
+		return nil, obs, notApplicable("no task with a write is known")
+	}
+	start.Task = c.task.ID
+	s, err := c.env.Open(ctx, start)
+	if err != nil {
+		return nil, obs, err
+	}
+	for _, call := range c.task.Solution[:c.write+1] {
+		if obs, err = s.Call(ctx, call); err != nil {
+			return s, obs, err
+		}
+	}
+	if obs.Status != audit.StatusOK {
+		return s, obs, fmt.Errorf("%s of task %s: %s %s", c.task.Solution[c.write].Tool, c.task.ID, obs.Status, brief(obs.Raw))
+	}
+	return s, obs, nil
+}
+
+// prepared is a session at the point just before that write.
+func (c *contract) prepared(ctx context.Context, start audit.Start) (audit.Session, error) {
+	if c.write < 0 {
+		return nil, notApplicable("no task with a write is known")
+	}
+	start.Task = c.task.ID
+	s, err := c.env.Open(ctx, start)
+	if err != nil {
+		return nil, err
+	}
+	for _, call := range c.task.Solution[:c.write] {
+		if _, err := s.Call(ctx, call); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+func brief(raw []byte) string {
+	text := string(bytes.ToValidUTF8(raw, nil))
+	if len(text) > 120 {
+		text = text[:120] + "…"
+	}
+	return text
+}
+
+func digestOf(ctx context.Context, s audit.Session) (audit.Digest, error) {
+	st, ok := s.(audit.Stater)
+	if !ok {
+		return audit.Digest{}, notApplicable("the state cannot be read")
+	}
+	return st.StateDigest(ctx)
+}
+
+// stateOf is the whole state as a value of audit/diff.
+func stateOf(ctx context.Context, s audit.Session) (diff.Value, error) {
+	st, ok := s.(audit.Stater)
+	if !ok {
+		return diff.Value{}, notApplicable("the state cannot be read")
+	}
+	text, err := st.State(ctx, "")
+	if err != nil {
+		return diff.Value{}, err
+	}
+	// A state is ours to read whole: only answers are bounded.
+	return diff.Decode(text, diff.Limits{Bytes: 1 << 30, Leaves: 1 << 30})
+}
