@@ -26,3 +26,17 @@ func Progress(w io.Writer, terminal bool, total int, now func() time.Time) (add 
 
 // Suggest is the hint for a misspelt word.
 func Suggest(given string, known ...string) string { return suggest(given, known) }
+
+// ParseFile reads a settings file's text: its values, and what is wrong with it.
+func ParseFile(text []byte) (map[string]string, []error, error) {
+	file := yamlFile{values: map[string]yamlValue{}}
+	err := file.parse("understudy.yaml", text)
+	values := map[string]string{}
+	for key, v := range file.values {
+		values[key] = v.value
+	}
+	return values, file.faults, err
+}
+
+// Redact is a secret as it is printed.
+func Redact(text string) string { return secret(text).String() }

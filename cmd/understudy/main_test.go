@@ -152,12 +152,12 @@ func TestReadyTellsWhenTheLedgerIsGone(t *testing.T) {
 }
 
 // TestKilledServiceStartsAgain kills the whole program with SIGKILL, starts it
-// on the same folder, and lets it verify its ledger.
+// on the same folder, stops it in order at last, and has the ledger verified.
 func TestKilledServiceStartsAgain(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)
 	args := []string{"serve", "--data-dir", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0"}
-	for range 2 {
+	for _, sig := range []os.Signal{os.Kill, os.Kill, syscall.SIGTERM} {
 		cmd := program(t, dir, nil, args...)
 		stderr, err := cmd.StderrPipe()
 		if err != nil {
@@ -175,10 +175,18 @@ func TestKilledServiceStartsAgain(t *testing.T) {
 			}
 			said.Write(buf[:n])
 		}
-		if err := cmd.Process.Kill(); err != nil {
+		if err := cmd.Process.Signal(sig); err != nil {
 			t.Fatal(err)
 		}
-		_ = cmd.Wait() // killed, as it should be
+		if _, err := io.Copy(&said, stderr); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); sig == syscall.SIGTERM && err != nil {
+			t.Errorf("a service that is asked to stop: got %v and %s, want status 0", err, said.String())
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "data", "postgres", "postmaster.pid")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v, want PostgreSQL stopped with the service", err)
 	}
 	got := run(t, program(t, dir, nil, "verify", "--data-dir", filepath.Join(dir, "data")))
 	if got.status != 0 {

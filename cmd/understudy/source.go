@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
@@ -81,16 +82,22 @@ func readFile(path string, named bool) (yamlFile, error) {
 	if err != nil {
 		return file, usageError("settings file: "+err.Error(), "name an existing file with --config")
 	}
+	return file, file.parse(path, text)
+}
+
+// parse reads the settings of a file's text; faults of single lines are kept.
+func (f *yamlFile) parse(path string, text []byte) error {
 	parsed, err := parser.ParseBytes(text, 0)
 	if err != nil {
-		return file, usageError("settings file "+path+" is no YAML: "+err.Error(), "understudy help config has an example")
+		line, _, _ := strings.Cut(err.Error(), "\n") // the rest is a drawing of the place
+		return usageError("settings file "+path+" is no YAML: "+line, "understudy help config has an example")
 	}
 	for _, doc := range parsed.Docs {
 		if doc.Body != nil {
-			file.read(path, doc.Body)
+			f.read(path, doc.Body)
 		}
 	}
-	return file, nil
+	return nil
 }
 
 func (f *yamlFile) read(path string, node ast.Node) {
