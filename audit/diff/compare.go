@@ -253,6 +253,9 @@ func (c *comparer) volatile(x, y Value, rule *Rule) mass {
 }
 
 func (c *comparer) typesDiffer(x, y Value, at here, rule *Rule) mass {
+	if rule.Class == ID && c.scoring == 0 {
+		c.out.IDs++ // a reference, and not a consistent one
+	}
 	m := mass{real: c.extent(x, at, rule, onReal), rehearsed: c.extent(y, at, rule, onRehearsed)}
 	c.record(TypeChanged, x, y, rule, m.real, false)
 	return m

@@ -7,10 +7,12 @@ import (
 )
 
 // TestMain fixes the seed of property tests, so that a run can be repeated;
-// -rapid.seed draws others.
+// -rapid.seed and -rapid.checks draw others, and more.
 func TestMain(m *testing.M) {
-	if err := flag.Set("rapid.seed", "1"); err != nil {
-		panic(err)
+	for name, value := range map[string]string{"rapid.seed": "1", "rapid.checks": "300"} {
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
 	}
 	flag.Parse()
 	os.Exit(m.Run())
