@@ -131,26 +131,3 @@ func TestChildRefusesBrokenDomain(t *testing.T) {
 		t.Errorf("got %v, hint %q; want the place and the remedy, across the pipe", err, audit.ErrorHint(err))
 	}
 }
-
-func BenchmarkChildCall(b *testing.B) {
-	env, err := starlark.NewChildEnvironment(b.Context(), os.DirFS("testdata"), "shop", starlark.ChildOptions{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = env.Close() })
-	tasks, err := env.Tasks(b.Context(), 0, 0)
-	if err != nil {
-		b.Fatal(err)
-	}
-	s, err := env.Open(b.Context(), audit.Start{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		obs, err := s.(audit.DryRunner).DryRun(b.Context(), tasks[0].Solution[0])
-		if err != nil || obs.Status != audit.StatusOK {
-			b.Fatal(obs.Status, err)
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N), "µs/call")
-}

@@ -42,20 +42,3 @@ func TestReferenceSolution(t *testing.T) {
 		t.Errorf("check: got %+v, %v; want success that the initial state does not have", got, err)
 	}
 }
-
-func BenchmarkCancel(b *testing.B) {
-	d, err := starlark.Load(os.DirFS("testdata"), "shop", starlark.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	env := starlark.NewEnvironment(d)
-	tasks, _ := env.Tasks(b.Context(), 0, 0)
-	s, _ := env.Open(b.Context(), audit.Start{})
-	b.ReportAllocs()
-	for b.Loop() {
-		obs, _ := s.(audit.DryRunner).DryRun(b.Context(), tasks[0].Solution[0])
-		if obs.Status != audit.StatusOK {
-			b.Fatal(string(obs.Raw))
-		}
-	}
-}

@@ -35,8 +35,10 @@ func (d *Domain) newRun(steps uint64) *run {
 
 // within runs f so that neither the wall clock nor the caller's patience is exceeded.
 func (r *run) within(ctx context.Context, wall time.Duration, f func() error) error {
-	stop := context.AfterFunc(ctx, func() { r.thread.Cancel("the caller cancelled") })
-	defer stop()
+	if ctx.Done() != nil {
+		stop := context.AfterFunc(ctx, func() { r.thread.Cancel("the caller cancelled") })
+		defer stop()
+	}
 	r.timer = time.AfterFunc(wall, func() { r.thread.Cancel(fmt.Sprintf("time limit of %v", wall)) })
 	defer r.finish()
 	return f()

@@ -3,8 +3,6 @@ package state
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"slices"
-	"strings"
 	"sync/atomic"
 
 	"go.starlark.net/starlark"
@@ -40,92 +38,113 @@ func Digest(v starlark.Value) audit.Digest {
 	return sha256.Sum256(appendScalar(nil, v))
 }
 
-// room holds the preimage of a typical container on the stack.
-type room [1024]byte
-
 func (o *Object) sum() audit.Digest {
 	if d := o.digest.Load(); d != nil {
 		return *d
 	}
-	var r room
-	return keep(&o.digest, o.preimage(r[:0]))
+	return new(hasher).object(o)
 }
 
 func (a *Array) sum() audit.Digest {
 	if d := a.digest.Load(); d != nil {
 		return *d
 	}
-	var r room
-	return keep(&a.digest, a.preimage(r[:0]))
+	return new(hasher).array(a)
 }
 
-func (n *node) sum() audit.Digest {
+// hasher holds the preimages of the containers that are being hashed, the inner
+// ones on top of the outer ones, in one buffer.
+type hasher struct{ b []byte }
+
+// keep hashes the preimage from start on, drops it and keeps the digest at at.
+func (h *hasher) keep(start int, at *atomic.Pointer[audit.Digest]) audit.Digest {
+	d := new(audit.Digest)
+	*d = sha256.Sum256(h.b[start:])
+	h.b = h.b[:start]
+	at.Store(d)
+	return *d
+}
+
+func (h *hasher) begin(tag byte, n int) (start int) {
+	if h.b == nil {
+		h.b = make([]byte, 0, 2048)
+	}
+	start = len(h.b)
+	h.b = binary.AppendUvarint(append(h.b, tag), uint64(n))
+	return start
+}
+
+func (h *hasher) object(o *Object) audit.Digest {
+	if o.root != nil {
+		start := h.begin(tagWide, o.size)
+		d := h.node(o.root)
+		h.b = append(h.b, d[:]...)
+		return h.keep(start, &o.digest)
+	}
+	start := h.begin(tagObject, o.size)
+	var order [smallMax]uint8
+	for i := range o.keys {
+		j := i
+		for ; j > 0 && o.keys[order[j-1]] > o.keys[i]; j-- {
+			order[j] = order[j-1]
+		}
+		order[j] = uint8(i)
+	}
+	for _, i := range order[:len(o.keys)] {
+		h.b = appendText(h.b, o.keys[i])
+		h.member(o.vals[i])
+	}
+	return h.keep(start, &o.digest)
+}
+
+func (h *hasher) array(a *Array) audit.Digest {
+	start := h.begin(tagArray, len(a.vals))
+	for _, v := range a.vals {
+		h.member(v)
+	}
+	return h.keep(start, &a.digest)
+}
+
+func (h *hasher) node(n *node) audit.Digest {
 	if d := n.digest.Load(); d != nil {
 		return *d
 	}
-	var r room
-	return keep(&n.digest, n.preimage(r[:0]))
-}
-
-func keep(at *atomic.Pointer[audit.Digest], preimage []byte) audit.Digest {
-	d := audit.Digest(sha256.Sum256(preimage))
-	at.Store(&d)
-	return d
-}
-
-func (o *Object) preimage(b []byte) []byte {
-	if o.root != nil {
-		b = binary.AppendUvarint(append(b, tagWide), uint64(o.size))
-		d := o.root.sum()
-		return append(b, d[:]...)
-	}
-	b = binary.AppendUvarint(append(b, tagObject), uint64(o.size))
-	order := make([]int, len(o.keys), smallMax)
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(i, j int) int { return strings.Compare(o.keys[i], o.keys[j]) })
-	for _, i := range order {
-		b = appendMember(appendText(b, o.keys[i]), o.vals[i])
-	}
-	return b
-}
-
-func (a *Array) preimage(b []byte) []byte {
-	b = binary.AppendUvarint(append(b, tagArray), uint64(len(a.vals)))
-	for _, v := range a.vals {
-		b = appendMember(b, v)
-	}
-	return b
-}
-
-func (n *node) preimage(b []byte) []byte {
 	if n.kids == nil {
-		b = binary.AppendUvarint(append(b, tagLeaf), uint64(len(n.leaf)))
+		start := h.begin(tagLeaf, len(n.leaf))
 		for i := range n.leaf {
-			b = appendMember(appendText(b, n.leaf[i].key), n.leaf[i].val)
+			h.b = appendText(h.b, n.leaf[i].key)
+			h.member(n.leaf[i].val)
 		}
-		return b
+		return h.keep(start, &n.digest)
 	}
-	b = binary.BigEndian.AppendUint16(append(b, tagBranch), n.bitmap)
+	start := h.begin(tagBranch, int(n.bitmap))
 	for _, kid := range n.kids {
-		d := kid.sum()
-		b = append(b, d[:]...)
+		d := h.node(kid)
+		h.b = append(h.b, d[:]...)
 	}
-	return b
+	return h.keep(start, &n.digest)
 }
 
-// appendMember appends a scalar as itself and a container as its digest.
-func appendMember(b []byte, v starlark.Value) []byte {
+// member appends a scalar as itself and a container as its digest.
+func (h *hasher) member(v starlark.Value) {
 	switch v := v.(type) {
 	case *Object:
-		d := Digest(v)
-		return append(append(b, tagObject), d[:]...)
+		h.nested(tagObject, v.digest.Load(), func() audit.Digest { return h.object(v) })
 	case *Array:
-		d := Digest(v)
-		return append(append(b, tagArray), d[:]...)
+		h.nested(tagArray, v.digest.Load(), func() audit.Digest { return h.array(v) })
+	default:
+		h.b = appendScalar(h.b, v)
 	}
-	return appendScalar(b, v)
+}
+
+func (h *hasher) nested(tag byte, kept *audit.Digest, compute func() audit.Digest) {
+	var d audit.Digest
+	if kept != nil {
+		d = *kept
+	} else {
+		d = compute()
+	}
+	h.b = append(append(h.b, tag), d[:]...)
 }
 
 func appendText(b []byte, s string) []byte {

@@ -87,8 +87,14 @@ func (s Style) append(b []byte, v starlark.Value, depth int) ([]byte, error) {
 		if s.Sorted {
 			return s.appendMembers(b, depth, v.eachSorted)
 		}
+		if v.root == nil {
+			return s.appendSmall(b, v, depth)
+		}
 		return s.appendMembers(b, depth, v.Each)
 	case *Map:
+		if len(v.slots) == 0 && v.base.root == nil {
+			return s.appendSmall(b, v.base, depth)
+		}
 		return s.appendMembers(b, depth, v.each)
 	case *starlark.Dict:
 		return s.appendDict(b, v, depth)
@@ -112,6 +118,22 @@ func elements(it starlark.Iterable) []starlark.Value {
 		vals = append(vals, v)
 	}
 	return vals
+}
+
+// appendSmall is appendMembers for an object in its small form.
+func (s Style) appendSmall(b []byte, o *Object, depth int) ([]byte, error) {
+	b = append(b, '{')
+	for i, k := range o.keys {
+		if i > 0 {
+			b = append(b, s.Comma...)
+		}
+		b = append(s.appendString(b, k), s.Colon...)
+		var err error
+		if b, err = s.append(b, o.vals[i], depth+1); err != nil {
+			return nil, err
+		}
+	}
+	return append(b, '}'), nil
 }
 
 func (s Style) appendMembers(b []byte, depth int, each func(func(string, starlark.Value) bool)) ([]byte, error) {
