@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -31,7 +32,7 @@ func TestLargeMultisets(t *testing.T) {
 	}{
 		{
 			"/*: {rule: number, abs: 0.01}",
-			func(i int) string { return fmt.Sprint(i) }, func(i int) string { return fmt.Sprintf("%d.005", i) }, 0,
+			func(i int) string { return strconv.Itoa(i) }, func(i int) string { return fmt.Sprintf("%d.005", i) }, 0,
 			"numbers within a tolerance pair by rank",
 		},
 		{
