@@ -122,7 +122,11 @@ type bundle struct {
 
 func setup(tb testing.TB) *bundle {
 	tb.Helper()
-	pool := postgres.Pool(tb)
+	return setupOn(tb, postgres.Pool(tb))
+}
+
+func setupOn(tb testing.TB, pool *pgxpool.Pool) *bundle {
+	tb.Helper()
 	l, err := ledger.New(pool, ledger.Config{})
 	if err != nil {
 		tb.Fatal(err)

@@ -152,6 +152,10 @@ func migrate(ctx context.Context, dsn string) error {
 	return err
 }
 
+// Close stops the cluster of a server that Main does not run, such as a
+// benchmark's durable one.
+func (s *Server) Close() error { return s.stop() }
+
 func (s *Server) stop() error {
 	if s.cluster == nil {
 		return nil

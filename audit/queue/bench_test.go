@@ -1,0 +1,197 @@
+package queue_test
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"understudy/audit"
+	"understudy/audit/ledger"
+	"understudy/audit/ledger/ledgertest"
+	"understudy/audit/queue"
+)
+
+// actionsPerEpisode is a common length of a tool-agent rollout.
+const actionsPerEpisode = 10
+
+// BenchmarkAudits sends episodes with their rehearsals end to end: enqueue,
+// relay, JetStream with SyncAlways, worker with a cheap handler, committed
+// Postgres, ack. It reports audits a second, processor time per audit (of this
+// process; Postgres has its own), and the ratio to one client that inserts the
+// same rows in plain batches.
+//
+//	go test ./audit/queue -run - -bench Audits -benchtime 3000x
+func BenchmarkAudits(b *testing.B) {
+	for _, workers := range []int{1, 2, 4} {
+		b.Run("workers="+strconv.Itoa(workers), func(b *testing.B) { benchmarkAudits(b, workers) })
+	}
+}
+
+func benchmarkAudits(b *testing.B, workers int) {
+	var durable ledgertest.Server
+	durable.Durable = true
+	b.Cleanup(func() {
+		if err := durable.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	k := setupOn(b, durable.Pool(b))
+	k.config.AckWait, k.config.Lost, k.config.Sweep = 30*time.Second, time.Minute, time.Minute
+	k.config.InFlight = 4
+	episodes := benchEpisodes("bench", max(b.N/actionsPerEpisode, 1))
+	services := []service{k.relay(b)}
+	for range workers {
+		services = append(services, k.worker(b, rehearsed))
+	}
+	start(b, services...)
+	b.ResetTimer()
+	before, cpu := time.Now(), cpuTime(b)
+	k.enqueue(b, episodes...)
+	await(b, "every episode is done", func() bool {
+		return k.number(b, `SELECT count(*) FROM episode WHERE state = 'open'`) == 0
+	})
+	took, used := time.Since(before), cpuTime(b)-cpu
+	b.StopTimer()
+	audits := float64(len(episodes) * actionsPerEpisode)
+	rate := audits / took.Seconds()
+	plain := plainInserts(b, k.pool)
+	b.ReportMetric(rate, "audits/s")
+	b.ReportMetric(float64(used.Microseconds())/audits, "cpu-µs/audit")
+	b.ReportMetric(plain, "plain-inserts/s")
+	b.ReportMetric(rate/plain, "of-plain")
+	b.ReportMetric(0, "ns/op")
+	if report, err := k.Verify(b.Context()); err != nil || report.Err() != nil {
+		b.Fatal(err, report.Err())
+	}
+}
+
+// plainInserts sends the benchmark's own rows once more from one client, 500
+// rows of one table a committed batch of plain INSERTs, into tables of the same
+// shape, and returns pairs a second.
+func plainInserts(b *testing.B, pool *pgxpool.Pool) float64 {
+	b.Helper()
+	var took time.Duration
+	pairs := 0
+	for _, table := range []string{"body", "action", "pair", "run_pair"} {
+		if _, err := pool.Exec(b.Context(), `CREATE TABLE plain_`+table+` (LIKE `+table+` INCLUDING ALL)`); err != nil {
+			b.Fatal(err)
+		}
+		rows, err := pool.Query(b.Context(), `SELECT * FROM `+table)
+		if err != nil {
+			b.Fatal(err)
+		}
+		values, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) ([]any, error) { return row.Values() })
+		if err != nil {
+			b.Fatal(err)
+		}
+		insert := plainInsert(b, pool, table)
+		before := time.Now()
+		for part := range slices.Chunk(values, 500) {
+			batch := &pgx.Batch{}
+			for _, v := range part {
+				batch.Queue(insert, v...)
+			}
+			if err := pool.SendBatch(b.Context(), batch).Close(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		took += time.Since(before)
+		pairs = len(values)
+	}
+	return float64(pairs) / took.Seconds()
+}
+
+// plainInsert is the INSERT of one row; casts name the types under our domains.
+func plainInsert(b *testing.B, pool *pgxpool.Pool, table string) string {
+	b.Helper()
+	rows, err := pool.Query(b.Context(), `
+		SELECT format('$%s::%s', ordinal_position, data_type) FROM information_schema.columns
+		WHERE table_name = $1 ORDER BY ordinal_position`, table)
+	if err != nil {
+		b.Fatal(err)
+	}
+	values, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		b.Fatal(err)
+	}
+	return `INSERT INTO plain_` + table + ` VALUES (` + strings.Join(values, ", ") + `)`
+}
+
+// cpuTime is the processor time of this process.
+func cpuTime(tb testing.TB) time.Duration {
+	tb.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		tb.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// benchEpisodes are episodes with distinct arguments and a few kinds of answers.
+func benchEpisodes(prefix string, n int) []audit.Episode {
+	episodes := newEpisodes(prefix, n)
+	for i := range episodes {
+		e := &episodes[i]
+		e.Actions = nil
+		for step := range actionsPerEpisode {
+			e.Actions = append(e.Actions, audit.Action{
+				Step: step,
+				Call: audit.Call{
+					Tool:      []string{"get_order", "cancel_order", "list_orders", "get_user", "pay"}[step%5],
+					Arguments: fmt.Appendf(nil, `{"order_id":"#W%d","reason":"no longer needed","item_ids":["%d","%d"]}`, i, step, i*step),
+				},
+				Rehearsal: &audit.Rehearsal{Raw: fmt.Appendf(nil, `{"order_id":"#W%d","status":"delivered","items":[{"id":"%d","price":12.5},{"id":"%d","price":99}]}`, i, step, i*step)},
+			})
+		}
+	}
+	return episodes
+}
+
+// BenchmarkMemory audits b.N actions and reports the heap after each tenth: it
+// must not grow with the number of audits.
+//
+//	go test ./audit/queue -run - -bench Memory -benchtime 1000000x -timeout 30m
+func BenchmarkMemory(b *testing.B) {
+	k := setup(b)
+	k.config.AckWait, k.config.Lost, k.config.Sweep = 30*time.Second, time.Minute, time.Minute
+	start(b, k.relay(b), k.worker(b, rehearsed), k.sweeper(b))
+	b.ResetTimer()
+	share := max(b.N/actionsPerEpisode/10, 1)
+	var first, last uint64
+	for tenth := range 10 {
+		for done := 0; done < share; done += 500 {
+			k.enqueue(b, benchEpisodes(fmt.Sprint("m", tenth, "-", done), min(500, share-done))...)
+		}
+		await(b, "a tenth is done", func() bool {
+			return k.number(b, `SELECT count(*) FROM episode WHERE state = 'open'`) == 0
+		})
+		last = heap()
+		if tenth == 0 {
+			first = last
+		}
+	}
+	b.ReportMetric(float64(first)/(1<<20), "MiB-after-first-tenth")
+	b.ReportMetric(float64(last)/(1<<20), "MiB-at-end")
+	b.ReportMetric(0, "ns/op")
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
+}
+
+var (
+	_ queue.Store   = (*ledger.Ledger)(nil)
+	_ queue.Outbox  = (*ledger.Ledger)(nil)
+	_ queue.Backlog = (*ledger.Ledger)(nil)
+)
