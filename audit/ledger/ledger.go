@@ -121,12 +121,25 @@ func (l *Ledger) interrupt(ctx context.Context, point string) error {
 // cleanUpTimeout bounds what must still happen after the caller has given up.
 const cleanUpTimeout = 5 * time.Second
 
+// begin opens a transaction whose plans look rows up by index. A statement that
+// was prepared while a table was empty would otherwise go on scanning it until
+// autovacuum comes by: measured at 120 ms instead of 2 ms for a claim.
+const begin = `begin; set local enable_seqscan = off`
+
+// beginLookups is begin for statements that join a list of keys with a table:
+// they look each key up instead of reading the table into a hash.
+const beginLookups = begin + `; set local enable_hashjoin = off; set local enable_mergejoin = off`
+
 // inTx runs work in one transaction and commits it. The work may run several
 // times, so it must be idempotent: a commit that returned an error may have
 // happened.
 func (l *Ledger) inTx(ctx context.Context, what string, work func(ctx context.Context, tx pgx.Tx) error) error {
+	return l.transact(ctx, begin, what, work)
+}
+
+func (l *Ledger) transact(ctx context.Context, begin, what string, work func(ctx context.Context, tx pgx.Tx) error) error {
 	return retry(ctx, l.config.Retries, func() error {
-		tx, err := l.pool.Begin(ctx)
+		tx, err := l.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: begin})
 		if err != nil {
 			return fmt.Errorf("%s: begin: %w", what, err)
 		}

@@ -16,7 +16,7 @@ import (
 // how many were published. Other relays pass over the claimed rows; a relay that
 // dies, or whose publisher returns an error, leaves them unpublished.
 func (l *Ledger) Relay(ctx context.Context, limit int, publish func(ctx context.Context, messages []audit.Outgoing) error) (claimed, published int, err error) {
-	err = l.inTx(ctx, "relay outbox", func(ctx context.Context, tx pgx.Tx) error {
+	err = l.transact(ctx, beginLookups, "relay outbox", func(ctx context.Context, tx pgx.Tx) error {
 		messages, jobs, err := l.claim(ctx, tx, limit)
 		claimed, published = len(messages), 0
 		if err != nil || len(messages) == 0 {
@@ -40,15 +40,16 @@ type jobRef struct {
 
 func (l *Ledger) claim(ctx context.Context, tx pgx.Tx, limit int) ([]audit.Outgoing, []jobRef, error) {
 	rows, err := tx.Query(ctx, `
-		SELECT o.id, o.topic, o.run, o.episode, o.attempt, o.payload, r.name,
-			CASE WHEN o.topic = 'job' AND octet_length(e.body) <= $2 THEN e.body END
-		FROM outbox o
-		JOIN run r ON r.id = o.run
-		JOIN episode e ON e.run = o.run AND e.id = o.episode
-		WHERE o.published_at IS NULL
-		ORDER BY o.id
-		LIMIT $1
-		FOR UPDATE OF o SKIP LOCKED`, limit, l.config.MaxMessage)
+		WITH claimed AS MATERIALIZED (
+			SELECT id, topic, run, episode, attempt, payload FROM outbox
+			WHERE published_at IS NULL
+			ORDER BY id
+			LIMIT $1
+			FOR UPDATE SKIP LOCKED
+		)
+		SELECT c.*, (SELECT name FROM run r WHERE r.id = c.run),
+			(SELECT body FROM episode e WHERE c.topic = 'job' AND e.run = c.run AND e.id = c.episode AND octet_length(e.body) <= $2)
+		FROM claimed c ORDER BY c.id`, limit, l.config.MaxMessage)
 	if err != nil {
 		return nil, nil, fmt.Errorf("claim: %w", err)
 	}
@@ -164,7 +165,7 @@ func (l *Ledger) Resend(ctx context.Context, lost []audit.Sent) (int, error) {
 		runs, ids, attempts = append(runs, label(lost[i].Run)), append(ids, lost[i].ID[:]), append(attempts, int32(lost[i].Attempt))
 	}
 	sent := 0
-	err := l.inTx(ctx, "resend jobs", func(ctx context.Context, tx pgx.Tx) error {
+	err := l.transact(ctx, beginLookups, "resend jobs", func(ctx context.Context, tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
 			WITH again AS (
 				UPDATE episode e SET attempt = e.attempt + 1, sent_at = NULL, message = NULL, seq = NULL

@@ -49,6 +49,7 @@ func dropRun(ctx context.Context, tx pgx.Tx, run int32) error {
 	}
 	part := strconv.Itoa(int(run))
 	statements := []string{
+		`SET LOCAL enable_seqscan = on`, // these read whole partitions
 		// What this run stored and may be the last to hold.
 		`INSERT INTO dropped_pair (key, result) SELECT DISTINCT key, result FROM action_` + part + ` ON CONFLICT DO NOTHING`,
 		// Bodies of results that another run holds too: that run gets its own copy.

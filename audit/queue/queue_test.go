@@ -205,7 +205,7 @@ func (b *bundle) worker(tb testing.TB, handler queue.Handler) *queue.Worker {
 func await(tb testing.TB, what string, holds func() bool) {
 	tb.Helper()
 	deadline := time.After(30 * time.Second)
-	tick := time.NewTicker(5 * time.Millisecond)
+	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {
 		select {
