@@ -32,6 +32,7 @@ func sandboxVerbs() []sandboxVerb {
 		{"tasks", "NAME [ID]", "its tasks; with ID the whole task", 1, sandboxTasks},
 		{"call", "NAME TOOL [ARGUMENTS]", "one call from a fresh state, its answer and what it changed", 2, sandboxCall},
 		{"check", "NAME", "tasks, kill rate and soak: is the environment fit to judge by?", 1, sandboxCheck},
+		{"contract", "NAME", "what an auditor relies on: seeds, isolation, forks, errors", 1, sandboxContract},
 		{"shell", "NAME", "try it by hand, and see what each call changes", 1, sandboxShell},
 		{"import", "tau2 --data DIR", "mount tau2-bench's own states, tasks and policies", 1, sandboxImport},
 	}
@@ -50,7 +51,7 @@ func sandboxCommand() command {
 			fs.StringVar(&f.task, "task", "", "start in the state of this task (call, shell)")
 			fs.Uint64Var(&f.seed, "seed", 0, "seed of new ids (call, shell) and of the draws (check)")
 			fs.StringVar(&f.role, "role", "", "who calls, assistant or user; the tool's own by default (call)")
-			fs.BoolVar(&f.json, "json", false, "print JSON (list, tools, tasks, call)")
+			fs.BoolVar(&f.json, "json", false, "print JSON (list, tools, tasks, call, contract)")
 			fs.StringVar(&f.data, "data", "", "folder with the folders retail, airline, telecom (import)")
 			fs.IntVar(&f.calls, "calls", 20_000, "random calls (check)")
 			return func(ctx context.Context, inv *invocation) error { return runSandbox(ctx, inv, f) }

@@ -117,6 +117,13 @@ func TestSandboxCheck(t *testing.T) {
 	}
 }
 
+func TestSandboxContract(t *testing.T) {
+	status, stdout, stderr := sandboxRun(t, "", "contract", "finance@3")
+	if status != 0 || !strings.Contains(stdout, "pass  a write can be read") {
+		t.Errorf("status %d: %s%s", status, stdout, stderr)
+	}
+}
+
 // What is imported is listed and can be called under the name that import prints.
 func TestSandboxImportTau2(t *testing.T) {
 	data := os.Getenv("UNDERSTUDY_DATA")

@@ -143,7 +143,7 @@ func (g *Generator) variants(t toolSchema, call audit.Call, values int) []varian
 		for _, other := range g.others(s.variant(), string(old), values) {
 			text, _ := json.Marshal(with(arguments, name, other))
 			kind := ChangeArgument
-			if isTarget(name) {
+			if g.isTarget(s.variant(), name) {
 				kind = ChangeTarget
 			}
 			changed := call
@@ -192,10 +192,10 @@ func beside(s *schema, old string) (int, bool) {
 	return n - 1, s.Minimum == nil || float64(n-1) >= *s.Minimum
 }
 
-// isTarget reports whether an argument names what a step acts on.
-func isTarget(name string) bool {
-	return strings.HasSuffix(name, "_id") || strings.HasSuffix(name, "_ids") || strings.HasSuffix(name, "account") ||
-		name == "order" || name == "user" || name == "code"
+// isTarget reports whether an argument names what a step acts on: by its name, or
+// because its description shows an id.
+func (g *Generator) isTarget(s *schema, name string) bool {
+	return strings.HasSuffix(name, "_id") || strings.HasSuffix(name, "_ids") || g.params[s.param].shape != ""
 }
 
 func without(calls []audit.Call, i int) []audit.Call {
