@@ -2,6 +2,7 @@ package tau2
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.starlark.net/starlark"
@@ -50,7 +51,7 @@ func defaultValue(text string) starlark.Value {
 func object(name string, m model) field   { return field{name: name, shape: "object", nested: m} }
 func list(name string, m model) field     { return field{name: name, shape: "list", nested: m} }
 func mapping(name string, m model) field  { return field{name: name, shape: "map", nested: m} }
-func (m model) with(extra ...field) model { return append(m[:len(m):len(m)], extra...) }
+func (m model) with(extra ...field) model { return append(slices.Clip(m), extra...) }
 
 // or gives a nested field a default.
 func (f field) or(text string) field {

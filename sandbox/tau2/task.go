@@ -62,7 +62,7 @@ func readTasks(data fs.FS, name string) ([]sourceTask, error) {
 // is what its reference actions change, found by running them.
 func convertTasks(ctx context.Context, d *engine.Domain, sources []sourceTask) ([]byte, error) {
 	env := engine.NewEnvironment(d)
-	defer env.Close() //nolint:errcheck // it holds memory only
+	defer env.Close()
 	roles := map[string]string{}
 	for _, t := range d.Tools() {
 		roles[t.Name] = t.Role
@@ -147,7 +147,7 @@ func changes(ctx context.Context, env audit.Environment, setup, solution []audit
 	if err != nil {
 		return nil, err
 	}
-	defer session.Close() //nolint:errcheck // it holds memory only
+	defer session.Close()
 	for _, call := range setup {
 		if _, err := session.Call(ctx, call); err != nil {
 			return nil, err
@@ -157,7 +157,7 @@ func changes(ctx context.Context, env audit.Environment, setup, solution []audit
 	if err != nil {
 		return nil, err
 	}
-	defer initial.Close() //nolint:errcheck // it holds memory only
+	defer initial.Close()
 	for _, call := range solution {
 		if _, err := session.Call(ctx, call); err != nil {
 			return nil, err
