@@ -25,8 +25,8 @@ const maxClaims = 4096
 // claims reads the state cells that an answer speaks of: leaf pointer of the
 // state to the value that the answer gives it. A placeholder that the arguments
 // or the answer cannot fill drops its rule.
-func (m EchoMap) claims(arguments, body diff.Value) map[string]diff.Value {
-	claimed := make(map[string]diff.Value)
+func (m EchoMap) claims(arguments, body diff.Value) cells {
+	claimed := make(cells)
 	for _, pattern := range sortedKeys(m) {
 		template := m[pattern]
 		walkPattern(body, pointerTokens(pattern), nil, func(at diff.Value, stars []string) {

@@ -66,13 +66,12 @@ func claimByBlock(block json.RawMessage, limits diff.Limits) (claim, error) {
 	return claim{source: EffectByBlock, cells: claimed}, nil
 }
 
-// claimByEcho reads the cells that an ok answer repeats. A repeated cell claims
-// a change only where its value is not the one before the call. The real answer
-// shows which cells the map can see and what unchanged ones hold.
-func claimByEcho(echo EchoMap, arguments, truth, rehearsed diff.Value, delta diff.Patch, state StateFunc) claim {
-	shown := echo.claims(arguments, truth)
+// claimByEcho makes a claim of the cells that an ok answer repeats: a cell claims
+// a change only where its value is not the one before the call. What the real
+// answer shows says which cells the map can see and what unchanged ones hold.
+func claimByEcho(said, shown cells, delta diff.Patch, state StateFunc) claim {
 	c := claim{source: EffectByEcho, cells: make(cells)}
-	for pointer, value := range echo.claims(arguments, rehearsed) {
+	for pointer, value := range said {
 		before, known := valueBefore(delta, pointer)
 		if !known {
 			if before, known = shown[pointer], shown[pointer].Type() != diff.TypeAbsent; !known && state != nil {

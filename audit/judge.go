@@ -28,7 +28,10 @@ type Case struct {
 // then effect. It is a pure function of the case and the rules, but that it
 // binds the ids that it meets in Case.IDs.
 func (r *Rules) Judge(c *Case) Verdict {
-	j := judgement{rules: r, tool: r.Of(c.Tool.Name), at: c, v: Verdict{Rules: r.digest}}
+	j := judgement{rules: r, tool: r.Of(c.Tool.Name), at: c, ids: c.IDs, v: Verdict{Rules: r.digest}}
+	if j.ids == nil {
+		j.ids = &diff.Bijection{}
+	}
 	if c.Observation == nil {
 		return j.masked(MaskSandboxUnavailable, "nothing was executed")
 	}
@@ -56,6 +59,7 @@ type judgement struct {
 	tool            *ToolRules
 	at              *Case
 	real, rehearsed Answer
+	ids             *diff.Bijection
 	recoded         bool // the rehearsal is encoded in another way than the real answer
 	cosmetic        bool // error bodies of one family that differ
 	v               Verdict
@@ -249,7 +253,8 @@ func (j *judgement) compareBodies() {
 	if j.v.Real.IsError() || j.v.Rehearsed.IsError() {
 		return
 	}
-	c := diff.Compare(j.rules.pathsOf(j.at.Tool.Name), j.real.Body, j.rehearsed.Body, j.at.IDs)
+	paths := j.rules.withSurrogates(j.at.Tool.Name, j.surrogates())
+	c := diff.Compare(paths, j.real.Body, j.rehearsed.Body, j.ids)
 	j.v.Differences = c.Differences
 	j.flag(c.Flags...)
 	s := &j.v.Scores

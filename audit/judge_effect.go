@@ -83,6 +83,7 @@ func (j *judgement) claim() claim {
 	if len(c.Rehearsal.StateDelta) > 0 {
 		block, err := claimByBlock(c.Rehearsal.StateDelta, j.rules.limits)
 		if err == nil {
+			block.cells = renamed(block.cells, j.ids)
 			return block
 		}
 		return claim{flags: []string{FlagBadStateDelta}}
@@ -99,5 +100,6 @@ func (j *judgement) claim() claim {
 	if j.v.Real.IsError() {
 		truth = diff.Value{} // an error repeats no state
 	}
-	return claimByEcho(echo, arguments, truth, j.rehearsed.Body, c.Observation.Delta, c.State)
+	said := renamed(echo.claims(arguments, j.rehearsed.Body), j.ids)
+	return claimByEcho(said, echo.claims(arguments, truth), c.Observation.Delta, c.State)
 }

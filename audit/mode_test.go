@@ -43,15 +43,6 @@ func TestAnOpenEpisodeForksOnce(t *testing.T) {
 // A rehearsed world may name a new order otherwise, as long as it goes on so.
 func TestAnOpenEpisodeMayRenameIDs(t *testing.T) {
 	t.Parallel()
-	rules, err := audit.ParseRules(nil, []byte(`
-version: "1"
-tools:
-  place_order: {/id: id}
-  get_order: {/id: id}
-`), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	env := shop(t, 1)
 	session, err := env.Open(t.Context(), audit.Start{})
 	if err != nil {
@@ -74,8 +65,7 @@ tools:
 	ep.Actions[0].Rehearsal = answer(renamed)
 	ep.Actions[1].Rehearsal = answer(renamed)
 	ep.Actions[2].Rehearsal = answer(strings.ReplaceAll(renamed, "W7777777", "W8888888"))
-	a := newAuditor(t, audit.Config{Rules: func(string) *audit.Rules { return rules }})
-	pairs := episode(t, a, ep)
+	pairs := episode(t, newAuditor(t, audit.Config{}), ep)
 	for i := range 2 {
 		if v := pairs[i].Verdict; v.Severity != audit.S0 || *v.Scores.IDIntegrity != 1 {
 			t.Errorf("step %d: %v %v, want a consistent renaming to be exact", i, v.Severity, v.Differences)
@@ -246,5 +236,26 @@ func TestSomebodyElseWritesOnASharedState(t *testing.T) {
 	}
 	if shown != 1 {
 		t.Errorf("the rehearser was shown %d turns, want only its own", shown)
+	}
+}
+
+// An id that a call makes up is nobody's fault, its effect included.
+func TestAMadeUpIDIsNoDifference(t *testing.T) {
+	t.Parallel()
+	ep := spoiled(t, calls(audit.Forced, call("place_order", `{"user_id":"u2","sku":"s1","pieces":2}`)))
+	r := ep.Actions[0].Rehearsal
+	var order struct{ ID string }
+	if err := json.Unmarshal(r.Raw, &order); err != nil {
+		t.Fatal(err)
+	}
+	r.Raw = []byte(strings.ReplaceAll(string(r.Raw), order.ID, "W4242424"))
+	r.StateDelta = json.RawMessage(strings.ReplaceAll(string(r.StateDelta), order.ID, "W4242424"))
+	a := newAuditor(t, audit.Config{})
+	if v := episode(t, a, ep)[0].Verdict; v.Severity != audit.S0 || *v.Scores.EffectF1 != 1 || *v.Scores.IDIntegrity != 1 {
+		t.Errorf("%v %v %+v: want another id to be exact, also in the claimed effect", v.Severity, v.Differences, v.Scores)
+	}
+	r.Raw = []byte(strings.Replace(string(r.Raw), `"s1"`, `"s2"`, 1))
+	if v := episode(t, a, ep)[0].Verdict; v.Severity != audit.S3 || len(v.Differences) != 1 {
+		t.Errorf("%v %v: want the other field alone to count", v.Severity, v.Differences)
 	}
 }

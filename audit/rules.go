@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"understudy/audit/diff"
 )
@@ -24,6 +26,9 @@ type Rules struct {
 	masks  map[string]*diff.Rules // of tools with learned noise: their path rules without it
 	common *ToolRules             // for tools without rules of their own
 	tools  map[string]*ToolRules
+
+	surrogateCount atomic.Int64
+	surrogates     sync.Map // tool and patterns → *diff.Rules: path rules with the ids that a call created
 }
 
 // RulesSpec is the written form of Rules, beside the path policy: a YAML file of

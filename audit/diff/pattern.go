@@ -60,6 +60,25 @@ func NewRules(rules ...PathRule) (*Rules, error) {
 	return compile(patterns)
 }
 
+// With is r with further rules, which win over those of the policy.
+func (r *Rules) With(rules ...PathRule) (*Rules, error) {
+	const aboveTools = 2
+	var all []pattern
+	if r != nil {
+		all = slices.Clone(r.patterns)
+	}
+	for i := range rules {
+		p, err := parsePattern(rules[i].Pattern)
+		if err != nil {
+			return nil, err
+		}
+		rule := rules[i].Rule
+		p.layer, p.rule = aboveTools, &rule
+		all = append(all, p)
+	}
+	return compile(all)
+}
+
 // Mask is r with the values under some patterns neither compared nor weighed:
 // learned noise. How much weight that hides is Comparison.MaskedWeight.
 func (r *Rules) Mask(patterns ...string) (*Rules, error) {
