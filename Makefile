@@ -6,7 +6,7 @@ FUZZTIME ?= 30s
 LINT     := bin/golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help deps demo test check lint lint-rules tidy fuzz bench conformance build clean
+.PHONY: help deps demo test check lint lint-rules tidy kill-rounds fuzz bench conformance build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ lint-rules: $(LINT) ## show that each arrow of .golangci.yml fires on a planted 
 
 tidy: ## fail when go.mod or go.sum is not tidy
 	$(GO) mod tidy -diff
+
+kill-rounds: deps ## strike workers, NATS and PostgreSQL between every two effects, 200 rounds
+	UNDERSTUDY_KILL_ROUNDS=200 $(GO) test -count=1 -timeout 30m -run '^TestKill$$' -v ./audit/queue
 
 fuzz: ## each fuzz target for FUZZTIME (30s)
 	@grep -rhoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' -H . | sort | while IFS=: read -r file target; do \

@@ -345,3 +345,17 @@ CREATE TABLE dropped_pair (
     result digest NOT NULL,
     PRIMARY KEY (key, result)
 );
+
+-- What a gate bought: an order is open while one of its episodes is.
+CREATE TABLE sample_order (
+    run         integer NOT NULL REFERENCES run ON DELETE CASCADE,
+    environment label   NOT NULL,
+    version     label   NOT NULL,
+    tool        label   NOT NULL,
+    mode        text    NOT NULL,
+    figure      label   NOT NULL,
+    episode     digest  NOT NULL,
+    calls       integer NOT NULL CHECK (calls > 0), -- of the tool in the episode
+    ordered_at  timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (run, environment, version, tool, mode, figure, episode)
+);

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -100,9 +101,10 @@ func (l *Ledger) AddCanaries(ctx context.Context, version string, episodes []aud
 			if err != nil {
 				return err
 			}
+			environment, _, _ := strings.Cut(e.Environment, "@")
 			tag, err := tx.Exec(ctx, `
 				INSERT INTO canary (id, environment, version, tool, mutation, level, family, episode) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-				ON CONFLICT DO NOTHING`, id[:], label(e.Environment), label(version), label(last.Call.Tool), label(last.Canary.Mutation),
+				ON CONFLICT DO NOTHING`, id[:], label(environment), label(version), label(last.Call.Tool), label(last.Canary.Mutation),
 				string(last.Canary.Level), label(string(last.Canary.Family)), body)
 			if err != nil {
 				return err
