@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"understudy/audit"
-	"understudy/sandbox/state"
 )
 
 // Environment runs a domain in this process.
@@ -70,7 +69,7 @@ func (e *Environment) Open(ctx context.Context, start audit.Start) (audit.Sessio
 
 // session opens a session on w. Tasks are found by id when they are checked.
 func (e *Environment) session(w *world, task string) *Session {
-	return &Session{env: e, world: w, task: task, snapshots: map[audit.SnapshotID]*state.Object{}}
+	return &Session{env: e, world: w, task: task}
 }
 
 // world finds the shared world that start names, or makes one.

@@ -92,6 +92,9 @@ func (s *Session) Snapshot(context.Context) (audit.SnapshotID, error) {
 		return "", err
 	}
 	defer leave()
+	if s.snapshots == nil {
+		s.snapshots = map[audit.SnapshotID]*state.Object{}
+	}
 	s.next++
 	id := audit.SnapshotID(strconv.Itoa(s.next))
 	s.snapshots[id] = s.world.root
