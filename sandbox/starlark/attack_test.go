@@ -12,8 +12,8 @@ import (
 )
 
 // domain makes a domain of one tool t(db) whose body is given, one statement a line.
-func domain(t testing.TB, body string) (*starlark.Domain, error) {
-	t.Helper()
+func domain(tb testing.TB, body string) (*starlark.Domain, error) {
+	tb.Helper()
 	lines := strings.Split(strings.TrimSpace(body), "\n")
 	text := "def t(db):\n    " + strings.Join(lines, "\n    ") + "\ntool(t, effect=\"write\")\n"
 	fsys := fstest.MapFS{

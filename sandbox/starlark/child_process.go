@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +24,8 @@ type process struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	writer *bufio.Writer
-	reader *json.Decoder
+	reader *bufio.Reader
+	buf    []byte // of the last answer
 	stderr *tail
 	killed atomic.Pointer[string] // why, once we killed it
 }
@@ -53,7 +53,7 @@ func startProcess(memory int64) (*process, error) {
 		return nil, fmt.Errorf("start sandbox child: %w", err)
 	}
 	p.writer = bufio.NewWriterSize(p.stdin, 1<<16)
-	p.reader = json.NewDecoder(bufio.NewReaderSize(out, 1<<16))
+	p.reader = bufio.NewReaderSize(out, 1<<16)
 	return p, nil
 }
 
@@ -64,25 +64,23 @@ func (p *process) ask(ctx context.Context, wall time.Duration, req request, body
 	defer timer.Stop()
 	stop := context.AfterFunc(ctx, func() { p.kill("the caller cancelled") })
 	defer stop()
-	var resp response
-	line, err := json.Marshal(req)
+	message, err := encodeRequest(req)
 	if err != nil {
 		return fmt.Errorf("write request: %w", err)
 	}
-	_, err = p.writer.Write(append(line, '\n'))
-	if err = errors.Join(err, p.writer.Flush()); err == nil {
-		err = p.reader.Decode(&resp)
+	if err = writeFrame(p.writer, message); err == nil {
+		p.buf, err = readFrame(p.reader, p.buf)
+	}
+	if err == nil {
+		err = decodeResponse(p.buf, body)
+	}
+	if e, ok := errors.AsType[*wireError](err); ok {
+		return e.err()
 	}
 	if err != nil {
 		return p.died(err)
 	}
-	if resp.Error != nil {
-		return resp.Error.err()
-	}
-	if body == nil {
-		return nil
-	}
-	return json.Unmarshal(resp.Body, body)
+	return nil
 }
 
 func (p *process) kill(why string) {

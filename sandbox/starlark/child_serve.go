@@ -3,7 +3,6 @@ package starlark
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -46,28 +45,25 @@ type server struct {
 // serve answers the requests of in on out until in ends.
 func serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	s := &server{sessions: map[int]*Session{}}
-	requests := json.NewDecoder(bufio.NewReaderSize(in, 1<<16))
-	w := bufio.NewWriter(out)
-	answers := json.NewEncoder(w)
-	answers.SetEscapeHTML(false)
+	requests, answers := bufio.NewReaderSize(in, 1<<16), bufio.NewWriterSize(out, 1<<16)
+	var buf []byte
 	for {
-		var req request
-		err := requests.Decode(&req)
-		if errors.Is(err, io.EOF) {
+		var err error
+		if buf, err = readFrame(requests, buf); errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("read request: %w", err)
 		}
-		var resp response
-		body, err := s.handle(ctx, req)
+		req, err := decodeRequest(buf)
+		if err != nil {
+			return fmt.Errorf("read request: %w", err)
+		}
+		message, err := encodeResponse(s.handle(ctx, req))
 		if err == nil {
-			resp.Body, err = json.Marshal(body)
+			err = writeFrame(answers, message)
 		}
 		if err != nil {
-			resp = response{Error: toWire(err)}
-		}
-		if err := errors.Join(answers.Encode(resp), w.Flush()); err != nil {
 			return fmt.Errorf("write answer: %w", err)
 		}
 	}
@@ -118,7 +114,7 @@ func (s *server) act(ctx context.Context, session *Session, req request) (any, e
 	case opState:
 		return session.State(ctx, req.Name)
 	case opProbes:
-		return session.Probes(*req.Call), nil
+		return session.Probes(*req.Call), nil //nolint:contextcheck // a Prober has no context: its calls have limits
 	case opCheck:
 		return session.Check(ctx, req.Name)
 	case opViolations:

@@ -19,8 +19,8 @@ func TestMain(m *testing.M) {
 
 // bomb is a domain that counts, and whose tools can take their process down: its
 // limits are those of a domain that nobody bounded.
-func bomb(t testing.TB) *starlark.ChildEnvironment {
-	t.Helper()
+func bomb(tb testing.TB) *starlark.ChildEnvironment {
+	tb.Helper()
 	fsys := fstest.MapFS{
 		"b/domain.yaml": {Data: []byte("name: b\n")},
 		"b/domain.star": {Data: []byte(`
@@ -47,22 +47,22 @@ tool(spin)
 `)},
 		"b/state.star": {Data: []byte("def state(rng):\n    return {\"total\": 0}\n")},
 	}
-	env, err := starlark.NewChildEnvironment(t.Context(), fsys, "b", starlark.ChildOptions{
+	env, err := starlark.NewChildEnvironment(tb.Context(), fsys, "b", starlark.ChildOptions{
 		Options: starlark.Options{Limits: starlark.Limits{Steps: 1 << 60, Bytes: 1 << 60, Wall: 20 * time.Second}},
 		Memory:  256 << 20, Grace: 50 * time.Millisecond,
 	})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { _ = env.Close() })
+	tb.Cleanup(func() { _ = env.Close() })
 	return env
 }
 
-func call(t testing.TB, s audit.Session, tool, args string) audit.Observation {
-	t.Helper()
-	obs, err := s.Call(t.Context(), audit.Call{Tool: tool, Arguments: []byte(args)})
+func call(tb testing.TB, s audit.Session, tool, args string) audit.Observation {
+	tb.Helper()
+	obs, err := s.Call(tb.Context(), audit.Call{Tool: tool, Arguments: []byte(args)})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return obs
 }

@@ -3,6 +3,7 @@ package starlark
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"strings"
 
@@ -32,9 +33,7 @@ func (d *Domain) compile(sources []source) error {
 			return loadError(s, err)
 		}
 		globals.Freeze()
-		for name, v := range globals {
-			scope[name] = v
-		}
+		maps.Copy(scope, globals)
 	}
 	d.generate, _ = scope["state"].(starlark.Callable)
 	d.makeTasks, _ = scope["tasks"].(starlark.Callable)

@@ -8,16 +8,16 @@ import (
 	"understudy/sandbox/starlark"
 )
 
-func open(t testing.TB, task string) (audit.Environment, audit.Session) {
-	t.Helper()
+func open(tb testing.TB, task string) (audit.Environment, audit.Session) {
+	tb.Helper()
 	d, err := starlark.Load(os.DirFS("testdata"), "shop", starlark.Options{})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	env := starlark.NewEnvironment(d)
-	s, err := env.Open(t.Context(), audit.Start{Task: task})
+	s, err := env.Open(tb.Context(), audit.Start{Task: task})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return env, s
 }

@@ -213,10 +213,9 @@ func operators() map[syntax.Token]string {
 
 func (g guardian) binary(e *syntax.BinaryExpr) syntax.Expr {
 	harmless := false
-	switch e.Op {
-	case syntax.PLUS:
+	if e.Op == syntax.PLUS {
 		harmless = isNumber(e.X) || isNumber(e.Y)
-	case syntax.EQL, syntax.NEQ, syntax.LT, syntax.LE, syntax.GT, syntax.GE:
+	} else if orders(e.Op) {
 		harmless = isScalar(e.X) || isScalar(e.Y)
 	}
 	e.X, e.Y = g.expr(e.X), g.expr(e.Y)
@@ -225,6 +224,11 @@ func (g guardian) binary(e *syntax.BinaryExpr) syntax.Expr {
 		return e
 	}
 	return hidden(name, e.OpPos, e.X, e.Y)
+}
+
+// orders reports whether op compares two values.
+func orders(op syntax.Token) bool {
+	return op == syntax.EQL || op == syntax.NEQ || op == syntax.LT || op == syntax.LE || op == syntax.GT || op == syntax.GE
 }
 
 func isNumber(e syntax.Expr) bool {

@@ -128,7 +128,7 @@ func times(r *run, x, y starlark.Value) (starlark.Value, error) {
 func product(n, m starlark.Int) (starlark.Value, error) {
 	_, small := n.Int64()
 	_, alsoSmall := m.Int64()
-	if !(small && alsoSmall) && n.BigInt().BitLen()+m.BigInt().BitLen() > maxBits {
+	if (!small || !alsoSmall) && n.BigInt().BitLen()+m.BigInt().BitLen() > maxBits {
 		return nil, errBigInt
 	}
 	return n.Mul(m), nil

@@ -43,7 +43,7 @@ func (d *Domain) initial(ctx context.Context, start audit.Start) (*state.Object,
 			return nil, err
 		}
 		if obs.Status != audit.StatusOK {
-			return nil, d.broken(fmt.Sprintf("set up task %s", t.ID), fmt.Errorf("call %d, %s: %s", i, call.Tool, obs.Raw))
+			return nil, d.broken("set up task "+t.ID, fmt.Errorf("call %d, %s: %s", i, call.Tool, obs.Raw))
 		}
 	}
 	return root, nil

@@ -60,7 +60,7 @@ func (p *paramType) accept(v starlark.Value, at string) (starlark.Value, *invali
 			v, got = i, "integer"
 		}
 	}
-	if got != p.kind && !(p.kind == "number" && got == "integer") {
+	if got != p.kind && (p.kind != "number" || got != "integer") {
 		return fail("want " + p.kind + ", got " + got)
 	}
 	if reason := p.outside(v); reason != "" {

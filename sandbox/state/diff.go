@@ -242,7 +242,7 @@ func equal(a, b starlark.Value) bool {
 
 // appendToken appends a JSON Pointer token to a path in fresh memory.
 func appendToken(path []byte, token string) []byte {
-	at := append(path[:len(path):len(path)], '/')
+	at := append(slices.Clip(path), '/')
 	for i := range len(token) {
 		switch token[i] {
 		case '~':

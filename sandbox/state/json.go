@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -145,12 +146,7 @@ func (d *decoder) object(depth int) (starlark.Value, error) {
 // duplicate reports whether keys holds key, by scanning few and indexing many.
 func duplicate(keys []string, seen *map[string]bool, key string) bool {
 	if len(keys) < smallMax {
-		for _, k := range keys {
-			if k == key {
-				return true
-			}
-		}
-		return false
+		return slices.Contains(keys, key)
 	}
 	if *seen == nil {
 		*seen = make(map[string]bool, 2*smallMax)

@@ -110,7 +110,7 @@ func (m *Map) slotOf(key string) int {
 	return -1
 }
 
-func (m *Map) touch(s slot) *slot {
+func (m *Map) touch(s slot) {
 	m.slots = append(m.slots, s)
 	switch {
 	case m.index != nil:
@@ -121,7 +121,6 @@ func (m *Map) touch(s slot) *slot {
 			m.index[m.slots[i].key] = i
 		}
 	}
-	return &m.slots[len(m.slots)-1]
 }
 
 // SetKey implements starlark.HasSetKey.

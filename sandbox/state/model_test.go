@@ -115,13 +115,14 @@ type walker struct {
 	root  starlark.Value
 	model *object
 	stale []starlark.Value
-	moves int
 	kinds map[string]int
 }
 
 func (w *walker) scalar() any {
-	return []string{"null", "true", "false", strconv.Itoa(w.r.IntN(9)), strconv.Itoa(w.r.IntN(9)) + ".5", "1.0", "1", `"é` + strconv.Itoa(w.r.IntN(9)) + `"`,
-		"123456789012345678901234567890"}[w.r.IntN(9)]
+	return []string{
+		"null", "true", "false", strconv.Itoa(w.r.IntN(9)), strconv.Itoa(w.r.IntN(9)) + ".5", "1.0", "1", `"é` + strconv.Itoa(w.r.IntN(9)) + `"`,
+		"123456789012345678901234567890",
+	}[w.r.IntN(9)]
 }
 
 func (w *walker) value(depth int) any {
@@ -151,7 +152,7 @@ func (w *walker) key() string {
 
 // pick walks down both trees at random to a container.
 func (w *walker) pick() (starlark.Value, any) {
-	var live starlark.Value = w.root
+	live := w.root
 	var model any = w.model
 	for w.r.IntN(3) > 0 {
 		next, child := w.child(live, model)
