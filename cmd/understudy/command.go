@@ -44,7 +44,7 @@ func commands() []command {
 		{name: "train", summary: "train a policy with calibration rewards", example: "understudy train recipe.yaml"},
 		{name: "eval", summary: "run a policy on a domain's tasks", example: "understudy eval --policy checkpoint/"},
 		{name: "rehearse", summary: "answer tool calls in the REHEARSE role", example: "understudy rehearse --policy checkpoint/"},
-		{name: "gate", summary: "decide about a release: exit 0 pass, 1 fail, 2 inconclusive", example: "understudy gate policy.yaml --run nightly"},
+		gateCommand(),
 		reportCommand(),
 		probeCommand(),
 		sandboxCommand(),

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"understudy/audit"
+	"understudy/audit/gate"
+	"understudy/audit/ledger"
 )
 
 func demoCommand() command {
@@ -104,7 +106,25 @@ func (d demoFlags) checkpoint(ctx context.Context, inv *invocation, p *pipeline,
 		return err
 	}
 	fmt.Fprintf(inv.stdout, "%4.1fs  every action executed, compared, stored\n\n", time.Since(began).Seconds())
-	return printRun(ctx, inv, p.ledger, run)
+	if err := printRun(ctx, inv, p.ledger, run); err != nil {
+		return err
+	}
+	return printGate(ctx, inv, p.ledger, run)
+}
+
+// printGate decides about a run with the gate policy that everybody starts from.
+func printGate(ctx context.Context, inv *invocation, l *ledger.Ledger, run string) error {
+	policy, err := gate.Load(gate.Starting())
+	if err != nil {
+		return err
+	}
+	evidence, err := gate.Collect(ctx, l, policy, run, "none")
+	if err != nil {
+		return err
+	}
+	v := gate.Decide(policy, evidence, gate.Options{Now: time.Now()})
+	fmt.Fprintln(inv.stdout, "gate:", v.Line)
+	return nil
 }
 
 // episodes are rollouts of the domain's tasks and canaries, each with the

@@ -65,7 +65,7 @@ func execute(ctx context.Context, args []string, sys surroundings) int {
 	if errors.Is(err, flag.ErrHelp) {
 		return exitOK
 	}
-	if err != nil {
+	if _, decided := errors.AsType[*gateError](err); err != nil && !decided { // a gate's verdict is printed already, last of all
 		report(sys.stderr, err)
 	}
 	return exitStatus(err)
