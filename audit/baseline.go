@@ -1,6 +1,12 @@
 package audit
 
-import "sync"
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+)
 
 // Baselines are the mean φ by (tool, real outcome), frozen for one training
 // step, so that every reward of the step is measured against the same numbers
@@ -42,6 +48,47 @@ func (b *Baselines) Of(tool string, truth Outcome) float64 {
 		at = (m.sum + priorStrength*at) / (m.n + priorStrength)
 	}
 	return at
+}
+
+// Baseline is one stored mean: an empty tool pools the tools of one outcome, an
+// empty outcome pools everything.
+type Baseline struct {
+	Tool    string  `json:"tool"`
+	Outcome string  `json:"outcome"` // label of the real outcome
+	Sum     float64 `json:"sum"`     // Σ w·φ
+	Weight  float64 `json:"weight"`  // Σ w
+}
+
+// MarshalJSON writes the baselines with their version, sorted.
+func (b *Baselines) MarshalJSON() ([]byte, error) {
+	w := baselinesJSON{Version: b.Version(), Means: []Baseline{}}
+	if b != nil {
+		for key, m := range b.means {
+			w.Means = append(w.Means, Baseline{key.tool, key.outcome, m.sum, m.n})
+		}
+	}
+	slices.SortFunc(w.Means, func(x, y Baseline) int {
+		return cmp.Or(cmp.Compare(x.Tool, y.Tool), cmp.Compare(x.Outcome, y.Outcome))
+	})
+	return json.Marshal(w)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (b *Baselines) UnmarshalJSON(text []byte) error {
+	var w baselinesJSON
+	if err := json.Unmarshal(text, &w); err != nil {
+		return fmt.Errorf("baselines: %w", err)
+	}
+	*b = Baselines{version: w.Version, means: make(map[baselineKey]mean, len(w.Means))}
+	for _, m := range w.Means {
+		b.means[baselineKey{m.Tool, m.Outcome}] = mean{m.Sum, m.Weight}
+	}
+	return nil
+}
+
+type baselinesJSON struct {
+	Version int64      `json:"version"`
+	Means   []Baseline `json:"means"`
 }
 
 // BaselineKeeper collects φ during one training step and freezes the baselines

@@ -106,7 +106,7 @@ func (l *NoiseLearner) observe(tool string, one, other *Observation) {
 func (l *NoiseLearner) Freeze() *Noise {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := &Noise{masks: make(map[string][]string), full: make(map[string]bool)}
+	var all []NoisePath
 	for _, tool := range sortedKeys(l.tools) {
 		t := l.tools[tool]
 		paths := make([]NoisePath, 0, len(t.paths))
@@ -120,21 +120,14 @@ func (l *NoiseLearner) Freeze() *Noise {
 		slices.SortStableFunc(paths, func(a, b NoisePath) int { return cmp.Compare(b.Posterior, a.Posterior) })
 		spent := 0.0
 		for i := range paths {
-			p := &paths[i]
-			if p.Twins < minTwins || p.Posterior <= volatileProof {
-				continue
+			if p := &paths[i]; p.volatile() && spent+p.Weight <= maxMasked {
+				spent += p.Weight
+				p.Masked = true
 			}
-			if spent+p.Weight > maxMasked {
-				n.full[tool] = true
-				continue
-			}
-			spent += p.Weight
-			p.Masked = true
-			n.masks[tool] = append(n.masks[tool], p.Pattern)
 		}
-		n.Paths = append(n.Paths, paths...)
+		all = append(all, paths...)
 	}
-	return n
+	return NewNoise(all)
 }
 
 // volatility is P(rate > 5 %) after d disagreements among n twins.
@@ -149,6 +142,35 @@ type Noise struct {
 	masks map[string][]string
 	full  map[string]bool
 }
+
+// NewNoise is noise as it was frozen before, from its paths.
+func NewNoise(paths []NoisePath) *Noise {
+	n := &Noise{Paths: paths, masks: make(map[string][]string), full: make(map[string]bool)}
+	for i := range paths {
+		switch p := &paths[i]; {
+		case p.Masked:
+			n.masks[p.Tool] = append(n.masks[p.Tool], p.Pattern)
+		case p.volatile():
+			n.full[p.Tool] = true
+		}
+	}
+	return n
+}
+
+// UnmarshalJSON reads noise that was stored.
+func (n *Noise) UnmarshalJSON(text []byte) error {
+	var w struct {
+		Paths []NoisePath `json:"paths"`
+	}
+	if err := json.Unmarshal(text, &w); err != nil {
+		return fmt.Errorf("noise: %w", err)
+	}
+	*n = *NewNoise(w.Paths)
+	return nil
+}
+
+// volatile reports whether twins prove that the path is noise.
+func (p *NoisePath) volatile() bool { return p.Twins >= minTwins && p.Posterior > volatileProof }
 
 // Masks are the patterns of a tool that are not compared.
 func (n *Noise) Masks(tool string) []string {

@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"testing"
@@ -96,6 +97,10 @@ func TestNoiseBeyondItsBudgetIsScored(t *testing.T) {
 	rules, err := defaults(t).WithNoise(noise)
 	if err != nil {
 		t.Fatal(err)
+	}
+	var stored audit.Noise
+	if text, err := json.Marshal(noise); err != nil || json.Unmarshal(text, &stored) != nil || stored.Digest() != noise.Digest() {
+		t.Errorf("stored noise differs: %s, %v", text, err)
 	}
 	v := rules.Judge(&audit.Case{Tool: audit.Tool{Name: "get"}, Observation: pairs[0].Observation, Rehearsal: answer(`{"a":"0","b":"0","c":"0","d":"0","e":5}`)})
 	if v.Scores.MaskedWeight > .3 || !slices.Contains(v.Flags, audit.FlagMaskCapped) {

@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"encoding/json"
 	"math"
 	"testing"
 
@@ -151,6 +152,14 @@ func TestBaselinesAreFrozenAndKeyedByTheRealOutcome(t *testing.T) {
 	keeper.Observe([]audit.Pair{scored("cancel", ok(), ok(), 0)})
 	if frozen.Of("cancel", ok()) != high || frozen.Version() != 7 {
 		t.Error("frozen baselines moved")
+	}
+	text, err := json.Marshal(frozen)
+	var stored audit.Baselines
+	if err == nil {
+		err = json.Unmarshal(text, &stored)
+	}
+	if err != nil || stored.Version() != 7 || stored.Of("cancel", ok()) != high || stored.Of("other", failed(audit.Limit)) != frozen.Of("other", failed(audit.Limit)) {
+		t.Errorf("stored baselines differ: %s, %v", text, err)
 	}
 	if got := frozen.Of("never_seen", ok()); math.Abs(got-high) > .01 {
 		t.Errorf("unseen tool: %v, want the outcome's mean %v", got, high)
