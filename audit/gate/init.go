@@ -38,7 +38,11 @@ func Starting() []byte {
 	var b strings.Builder
 	writeHead(&b, []audit.Mode{audit.Forced, audit.Open})
 	for _, s := range suggested() {
-		writeCondition(&b, s.figure, s.limit, nil)
+		var own []audit.Mode
+		if s.figure == audit.FigureFSR { // refusals are rare outside of canaries
+			own = []audit.Mode{audit.Canary, audit.Forced, audit.Open}
+		}
+		writeCondition(&b, s.figure, s.limit, own)
 	}
 	return []byte(b.String())
 }
