@@ -44,7 +44,9 @@ func financeRules() []scenario {
 			{"get_customer", `{"customer_id":"C-202"}`, "authorization", ""},
 		}},
 		{"finance", all, "three wrong passcodes lock the desk, and a wrong one ends the verification", financeWorld(nil), []step{
-			hello, wrong, {"get_account", `{"account_id":"A-2011"}`, "authentication", ""}, wrong, wrong,
+			hello, wrong,
+			{"get_account", `{"account_id":"A-2011"}`, "authentication", ""},
+			wrong, wrong,
 			{"verify_customer", `{"customer_id":"C-201","passcode":"111111"}`, "limit", "locked"},
 		}},
 		{"finance", all, "held money cannot be spent, and currencies do not mix", financeWorld(nil), []step{

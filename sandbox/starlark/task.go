@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.starlark.net/starlark"
 
@@ -75,6 +76,12 @@ func (d *Domain) findTask(ctx context.Context, id string) (*task, error) {
 	}
 }
 
+// What making one task may use beyond that: it may try things on copies of a world.
+const (
+	taskBytes = 1 << 20
+	taskWall  = 50 * time.Millisecond // thirty times what retail-mini needs on one core
+)
+
 // taskList generates a list of tasks, once.
 func (d *Domain) taskList(ctx context.Context, l taskList) ([]task, error) {
 	return d.tasks.get(l, func() ([]task, error) {
@@ -101,8 +108,9 @@ func (d *Domain) taskList(ctx context.Context, l taskList) ([]task, error) {
 		}
 		r := d.newRun(d.limits.Generate)
 		r.tx = state.View(root)
+		r.bytes = -generateBytes - int64(n)*taskBytes
 		var list starlark.Value
-		err = r.within(ctx, generateWall, func() error {
+		err = r.within(ctx, generateWall+time.Duration(n)*taskWall, func() error {
 			args := starlark.Tuple{r.tx.Root(), newRNG(seed, "tasks"), starlark.MakeInt(n)}
 			var err error
 			if list, err = starlark.Call(r.thread, d.makeTasks, args, nil); err != nil {
