@@ -161,19 +161,23 @@ func trieChanges(changes []change, before, after *node) []change {
 		return leafChanges(changes, before, after)
 	}
 	i, j := 0, 0
-	for bit := 1; bit < 1<<16; bit <<= 1 {
-		inBefore, inAfter := before.bitmap&uint16(bit) != 0, after.bitmap&uint16(bit) != 0
-		empty := &node{}
-		x, y := empty, empty
-		if inBefore {
+	for union := before.bitmap | after.bitmap; union != 0; union &= union - 1 {
+		bit := union & -union
+		var x, y *node
+		if before.bitmap&bit != 0 {
 			x = before.kids[i]
 			i++
 		}
-		if inAfter {
+		if after.bitmap&bit != 0 {
 			y = after.kids[j]
 			j++
 		}
-		if inBefore || inAfter {
+		switch {
+		case x == nil:
+			changes = leafChanges(changes, &node{}, y)
+		case y == nil:
+			changes = leafChanges(changes, x, &node{})
+		default:
 			changes = trieChanges(changes, x, y)
 		}
 	}
@@ -181,10 +185,7 @@ func trieChanges(changes []change, before, after *node) []change {
 }
 
 func leafChanges(changes []change, before, after *node) []change {
-	old := before.collect(nil)
-	now := after.collect(nil)
-	slices.SortFunc(old, byKey)
-	slices.SortFunc(now, byKey)
+	old, now := before.sorted(), after.sorted()
 	for len(old) > 0 || len(now) > 0 {
 		switch {
 		case len(now) == 0 || len(old) > 0 && old[0].key < now[0].key:

@@ -175,19 +175,18 @@ func (o *Object) replaceOnly(edits []edit) *Object {
 	if o.root != nil || len(edits) == 0 {
 		return nil
 	}
-	vals := append([]starlark.Value(nil), o.vals...)
-	for _, e := range edits {
-		at := -1
-		for i, k := range o.keys {
-			if k == e.key {
-				at = i
-				break
-			}
-		}
-		if at < 0 || e.val == nil || e.moved {
+	var at [smallMax]int
+	for i, e := range edits {
+		if e.val == nil || e.moved || i == smallMax {
 			return nil
 		}
-		vals[at] = e.val
+		if at[i] = slices.Index(o.keys, e.key); at[i] < 0 {
+			return nil
+		}
+	}
+	vals := slices.Clone(o.vals)
+	for i, e := range edits {
+		vals[at[i]] = e.val
 	}
 	return &Object{keys: o.keys, vals: vals, size: o.size}
 }

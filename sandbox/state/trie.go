@@ -144,6 +144,16 @@ func (n *node) collect(into []entry) []entry {
 	return into
 }
 
+// sorted lists the entries by key; the caller only reads it.
+func (n *node) sorted() []entry {
+	if n.kids == nil {
+		return n.leaf
+	}
+	entries := n.collect(make([]entry, 0, n.count))
+	slices.SortFunc(entries, byKey)
+	return entries
+}
+
 func findEntry(leaf []entry, key string) (int, bool) {
 	return slices.BinarySearchFunc(leaf, key, func(e entry, k string) int { return strings.Compare(e.key, k) })
 }
