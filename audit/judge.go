@@ -100,20 +100,21 @@ func (j *judgement) readReal() (MaskReason, string) {
 	}
 	j.real = j.tool.Read(o.Raw)
 	if j.real.Oversize {
-		return MaskOversize, "the truth answer: " + j.real.Message
+		return MaskOversize, "the real answer: " + j.real.Message
 	}
 	if !j.real.Valid && o.Status == StatusOK && len(o.Raw) > 0 {
-		return MaskCapture, "the truth answer: " + j.real.Message
+		return MaskCapture, "the real answer: " + j.real.Message
 	}
 	j.v.Real = realOutcome(o, &j.real)
 	if !j.real.Valid && o.Status == StatusOK {
 		j.v.Real = Outcome{Class: OKEmpty} // a tool that answers nothing at all
 	}
-	j.compareReferences()
+	recorded := j.recordedOutcome()
+	j.compareReferences(recorded)
 	switch {
 	case j.v.Real.Family == Transient || j.v.Real.Family == Internal:
-		return MaskTransient, "the truth answer is " + j.v.Real.String()
-	case j.v.Real.IsError() && j.recordedOutcome().Class != "" && !j.recordedOutcome().IsError():
+		return MaskTransient, "the real answer is " + j.v.Real.String()
+	case j.v.Real.IsError() && recorded.Class != "" && !recorded.IsError():
 		return MaskReferenceInvalid, "the source recorded a success that the sandbox refuses: " + o.message()
 	case !j.v.Real.IsError() && j.at.Mode == Canary:
 		return MaskReferenceInvalid, "the sandbox does not refuse the canary"
@@ -141,14 +142,13 @@ func realOutcome(o *Observation, a *Answer) Outcome {
 }
 
 // compareReferences flags where the twin or the recorded answer has another outcome.
-func (j *judgement) compareReferences() {
+func (j *judgement) compareReferences(recorded Outcome) {
 	if twin := j.at.Twin; twin != nil {
 		answer := j.tool.Read(twin.Raw)
 		if realOutcome(twin, &answer) != j.v.Real {
 			j.flag(FlagTwinOutcome)
 		}
 	}
-	recorded := j.recordedOutcome()
 	if recorded.Class != "" && recorded.IsError() != j.v.Real.IsError() {
 		j.flag(FlagRecordedDiffers)
 	}
