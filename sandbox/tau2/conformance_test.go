@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"understudy/audit"
+	engine "understudy/sandbox/starlark"
 	"understudy/sandbox/tau2"
 )
 
@@ -30,6 +32,10 @@ func TestConformance(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, b := range bundles {
+		t.Run(b.Name+"/tasks", func(t *testing.T) {
+			t.Parallel()
+			solve(t, b)
+		})
 		files, err := filepath.Glob(filepath.Join(dir, b.Name, "trace.*.jsonl"))
 		if err != nil || len(files) == 0 {
 			t.Errorf("%s: no recordings: %v", b.Name, err)
@@ -41,6 +47,33 @@ func TestConformance(t *testing.T) {
 			})
 		}
 	}
+}
+
+// solve runs the reference actions of each imported task: its checks must hold.
+func solve(t *testing.T, b *tau2.Bundle) {
+	t.Helper()
+	env := engine.NewEnvironment(b.Domain)
+	tasks, err := env.Tasks(t.Context(), 0, 0)
+	if err != nil || len(tasks) != b.Tasks {
+		t.Fatalf("%d tasks (%v), want %d", len(tasks), err, b.Tasks)
+	}
+	for _, task := range tasks {
+		session, err := env.Open(t.Context(), audit.Start{Task: task.ID})
+		if err != nil {
+			t.Fatalf("%s: %v", task.ID, err)
+		}
+		for _, call := range task.Solution {
+			if _, err := session.Call(t.Context(), call); err != nil { // a refused action is part of the data
+				t.Fatalf("%s: %v", task.ID, err)
+			}
+		}
+		result, err := session.(audit.Checker).Check(t.Context(), "")
+		if err != nil || result.Passed != result.Checks {
+			t.Errorf("%s: the reference actions pass %d of %d checks (%v): %v", task.ID, result.Passed, result.Checks, err, result.Failed)
+		}
+		_ = session.Close()
+	}
+	t.Logf("%d tasks solved by their reference actions", len(tasks))
 }
 
 func replay(t *testing.T, b *tau2.Bundle, file string) {

@@ -1,11 +1,15 @@
 package tau2_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
 	"testing"
+	"testing/fstest"
 
 	"understudy/audit"
 	engine "understudy/sandbox/starlark"
+	"understudy/sandbox/tau2"
 )
 
 // TestPythonTexts pins the wording of CPython's and pydantic's refusals, each as
@@ -51,4 +55,46 @@ func TestPythonTexts(t *testing.T) {
 			t.Errorf("%s: %s(%s)\n got %s (%v)\nwant %s", test.reason, test.tool, test.arguments, obs.Raw, err, test.want)
 		}
 	}
+}
+
+// FuzzCalculate feeds the calculator anything: it answers or refuses, and soon.
+func FuzzCalculate(f *testing.F) {
+	for _, seed := range []string{"1+2*3", "((2)", "9**9**9", "1//0", "-2**-2", "..", "007", "2(3)", "()", "1 2", "(1 2)", "é"} {
+		f.Add(seed)
+	}
+	list, err := tau2.Import(f.Context(), os.DirFS("testdata"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	session, err := engine.NewEnvironment(list[0].Domain).Open(f.Context(), audit.Start{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, expression string) {
+		arguments, err := json.Marshal(map[string]string{"expression": expression})
+		if err != nil {
+			t.Fatal(err)
+		}
+		obs, err := session.Call(t.Context(), audit.Call{Tool: "calculate", Arguments: arguments})
+		if err != nil || obs.Status != audit.StatusOK && obs.Status != audit.StatusRefused {
+			t.Errorf("calculate(%q): %s %s (%v)", expression, obs.Status, obs.Raw, err)
+		}
+	})
+}
+
+// FuzzImport feeds the importer broken databases: it imports them or says what is wrong.
+func FuzzImport(f *testing.F) {
+	toml, err := os.ReadFile("testdata/telecom/db.toml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(string(toml))
+	f.Add("[[plans]]\nplan_id = 1\n")
+	f.Add("customers = [1, {}]\nx = 2025-01-01T00:00:00Z\n")
+	f.Fuzz(func(t *testing.T, db string) {
+		data := fstest.MapFS{"telecom/db.toml": {Data: []byte(db)}, "telecom/user_db.toml": {}}
+		if _, err := tau2.Import(t.Context(), data); err != nil && audit.ErrorHint(err) == "" {
+			t.Errorf("no hint: %v", err)
+		}
+	})
 }
