@@ -19,6 +19,7 @@ type test interface {
 	// more is how many times as much evidence of the same kind shows the side at
 	// alpha; +Inf when none does.
 	more(alpha float64, side stat.Side) float64
+	// estimate has the value; its bounds say nothing yet.
 	estimate() stat.Estimate
 }
 
@@ -86,9 +87,19 @@ func (t *bettingTest) more(alpha float64, side stat.Side) float64 {
 }
 
 func (t *bettingTest) estimate() stat.Estimate {
-	e := stat.BettingMean(t.values, .5)
-	e.Value, e.Lo, e.Hi = t.scale*e.Value+t.shift, t.scale*e.Lo+t.shift, t.scale*e.Hi+t.shift
-	e.N = t.n
+	e := stat.Estimate{
+		Lo: t.shift, Hi: t.scale + t.shift, N: t.n, NEff: float64(len(t.values)), Clusters: len(t.values),
+		Method: "betting on group means, any look", Reason: t.above.Reason,
+	}
+	if e.Reason != "" {
+		e.Value = math.NaN()
+		return e
+	}
+	mean := 0.
+	for _, x := range t.values {
+		mean += x / float64(len(t.values))
+	}
+	e.Value = t.scale*mean + t.shift
 	return e
 }
 
@@ -96,24 +107,22 @@ func (t *bettingTest) estimate() stat.Estimate {
 type fixedTest struct {
 	limit    float64
 	interval func(confidence float64) stat.Estimate
-	// scaled is the interval with r times the evidence.
-	scaled func(confidence, r float64) stat.Estimate
+	// scaled is an interval with r times the evidence.
+	scaled func(e stat.Estimate, r float64) stat.Estimate
 }
 
 // onProportion is Clopper-Pearson on n/deff.
 func onProportion(clusters []stat.Cluster, limit float64) fixedTest {
 	interval := func(confidence float64) stat.Estimate { return stat.ClusteredClopperPearson(clusters, confidence) }
-	return fixedTest{limit, interval, func(confidence, r float64) stat.Estimate {
-		e := interval(confidence)
-		return stat.ClopperPearson(e.Value*e.NEff*r, e.NEff*r, confidence)
+	return fixedTest{limit, interval, func(e stat.Estimate, r float64) stat.Estimate {
+		return stat.ClopperPearson(e.Value*e.NEff*r, e.NEff*r, e.Confidence)
 	}}
 }
 
 // onPairs is the paired difference with a cluster-robust t.
 func onPairs(run, baseline []stat.Cluster, limit float64) fixedTest {
 	interval := func(confidence float64) stat.Estimate { return stat.PairedDifference(run, baseline, confidence) }
-	return fixedTest{limit, interval, func(confidence, r float64) stat.Estimate {
-		e := interval(confidence)
+	return fixedTest{limit, interval, func(e stat.Estimate, r float64) stat.Estimate {
 		half := (e.Hi - e.Lo) / 2 / math.Sqrt(r)
 		e.Lo, e.Hi = e.Value-half, e.Value+half
 		return e
@@ -138,7 +147,7 @@ func (t fixedTest) p(side stat.Side) float64 {
 		return 1
 	}
 	low, high := math.Log(1e-9), math.Log(.499) // beyond one in a billion nothing is decided differently
-	for range 40 {
+	for range 24 {
 		if mid := (low + high) / 2; at(math.Exp(mid)) {
 			high = mid
 		} else {
@@ -157,7 +166,8 @@ func (t fixedTest) bound(alpha float64, side stat.Side) float64 {
 }
 
 func (t fixedTest) more(alpha float64, side stat.Side) float64 {
-	return smallest(func(r float64) bool { return t.clears(t.scaled(stat.OneSided(1-alpha), r), side) })
+	e := t.interval(stat.OneSided(1 - alpha))
+	return smallest(func(r float64) bool { return t.clears(t.scaled(e, r), side) })
 }
 
 func (t fixedTest) estimate() stat.Estimate { return t.interval(.5) }

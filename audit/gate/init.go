@@ -108,17 +108,21 @@ defaults:
 }
 
 func writeCondition(b *strings.Builder, figure audit.Figure, limit float64, modes []audit.Mode) {
-	bound, extra := "min", ""
-	if figure.LowerIsBetter() {
-		bound = "max"
-	}
+	extra := ""
 	if figure == audit.FigureFSR {
 		extra = ", critical: true"
 	}
 	if modes != nil {
 		extra += ", modes: [" + join(modes) + "]"
 	}
-	fmt.Fprintf(b, "  %s: {%s: %s%s}\n", figure, bound, strconv.FormatFloat(limit, 'f', -1, 64), extra)
+	fmt.Fprintf(b, "  %s: {%s: %s%s}\n", figure, boundOf(figure), strconv.FormatFloat(limit, 'f', -1, 64), extra)
+}
+
+func boundOf(figure audit.Figure) string {
+	if figure.LowerIsBetter() {
+		return "max"
+	}
+	return "min"
 }
 
 // writeExceptions loosens the limit of each tool whose mean misses it today.
@@ -145,8 +149,7 @@ func writeExceptions(b *strings.Builder, counts []audit.ToolCounts, modes []audi
 			}
 			e := stat.ClusteredWilson(clusters, .95)
 			if limit, misses := loosened(s.figure, s.limit, e); misses {
-				writeCondition(&lines, s.figure, limit, nil)
-				fmt.Fprintf(&lines, "    # today %s, n=%d; aim at %g\n", number(e.Value), e.N, s.limit)
+				fmt.Fprintf(&lines, "    %s: {%s: %g} # today %s, n=%d; aim at %g\n", s.figure, boundOf(s.figure), limit, number(e.Value), e.N, s.limit)
 			}
 		}
 		if lines.Len() == 0 {
@@ -156,7 +159,7 @@ func writeExceptions(b *strings.Builder, counts []audit.ToolCounts, modes []audi
 			b.WriteString("tools:\n")
 			header = true
 		}
-		fmt.Fprintf(b, "  %s:\n%s", strconv.QuoteToASCII(escapePattern(name)), strings.ReplaceAll("  "+strings.TrimSuffix(lines.String(), "\n"), "\n  ", "\n    ")+"\n")
+		fmt.Fprintf(b, "  %s:\n%s", strconv.QuoteToASCII(escapePattern(name)), lines.String())
 	}
 }
 

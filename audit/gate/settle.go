@@ -291,7 +291,7 @@ func (d *decision) orders() []audit.Order {
 			most[k] = max(most[k], c.Needs)
 		}
 	}
-	orders := make([]audit.Order, 0, len(most))
+	var orders []audit.Order
 	for k, n := range most {
 		orders = append(orders, audit.Order{Environment: k.environment, Version: k.version, Tool: k.tool, Mode: k.mode, Figure: k.figure, Calls: n})
 	}

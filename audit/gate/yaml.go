@@ -157,7 +157,7 @@ func (r *reader) share(n ast.Node, what string) float64 {
 	}
 	if err != nil || math.IsNaN(x) || x < 0 || x > 1 {
 		r.fault(n, "%s is %q; it must be a share between 0 and 1, or between 0%% and 100%%", what, s)
-		return 0
+		return .5 // no second fault about the same value
 	}
 	return x
 }

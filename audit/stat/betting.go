@@ -184,7 +184,8 @@ func BettingBound(values []float64, alpha float64, side Side) float64 {
 	if side == Above {
 		claim, trivial = Below, 1.
 	}
-	if !finite(need) || need <= 0 || Bet(values, .5, claim).Reason != "" {
+	outside := func(x float64) bool { return !(x >= 0 && x <= 1) }
+	if !finite(need) || need <= 0 || len(values) == 0 || slices.ContainsFunc(values, outside) {
 		return trivial
 	}
 	distinct, times := runs(values)
@@ -192,17 +193,43 @@ func BettingBound(values []float64, alpha float64, side Side) float64 {
 	for i, x := range distinct {
 		mean += x * float64(times[i]) / float64(len(values))
 	}
-	shown, open := trivial, mean // no evidence goes beyond the mean itself
-	for range 27 {
-		mid := (shown + open) / 2
-		w := NewWealth(mid, claim)
+	excess := func(limit float64) float64 { // falls from the trivial end to the mean
+		w := NewWealth(limit, claim)
 		for i, x := range distinct {
 			w.addTimes(x, times[i])
 		}
-		if w.LogE(1) >= need {
-			shown = mid
-		} else {
-			open = mid
+		return w.LogE(1) - need
+	}
+	return crossing(excess, trivial, mean)
+}
+
+// crossing finds where f changes sign between shown (f >= 0) and open (f < 0), on
+// shown's side: bisection until f is tame, then the Illinois variant of false
+// position. It ends within 1e-6 of f = 0 or within 1e-9 of the place.
+func crossing(f func(float64) float64, shown, open float64) float64 {
+	atShown, atOpen := f(shown), f(open)
+	if atShown < 0 {
+		return shown
+	}
+	repeats := 0 // steps in a row to shown's side, negative to open's
+	for math.Abs(open-shown) > 1e-9 {
+		mid := (shown + open) / 2
+		if atShown < 20 && atOpen > -20 {
+			mid = shown + (open-shown)*atShown/(atShown-atOpen)
+		}
+		switch at := f(mid); {
+		case at >= 0 && at < 1e-6:
+			return mid
+		case at >= 0:
+			shown, atShown, repeats = mid, at, max(repeats, 0)+1
+			if repeats > 1 {
+				atOpen /= 2
+			}
+		default:
+			open, atOpen, repeats = mid, at, min(repeats, 0)-1
+			if repeats < -1 {
+				atShown /= 2
+			}
 		}
 	}
 	return shown
