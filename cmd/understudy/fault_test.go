@@ -158,14 +158,15 @@ func TestOrdinaryUser(t *testing.T) {
 		credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 		binary = copied(t, dir) // the test binary lies where only root may look
 	}
-	demo := func(data string, env ...string) result {
-		cmd := program(t, open, env, "demo", "--data-dir", data)
+	as := func(args ...string) result {
+		cmd := program(t, open, nil, args...)
 		cmd.Path = binary
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: credential}
 		return run(t, cmd)
 	}
-	refuses(t, demo(filepath.Join(closed, "data")), 4, "cannot be written", "--data-dir", "a folder that may only be read")
-	if got := demo(filepath.Join(open, "data")); got.status != 0 || !strings.Contains(got.stdout, "placeholder") {
+	refuses(t, as("migrate", "--data-dir", filepath.Join(closed, "data")), 4, "cannot be written", "--data-dir", "a folder that may only be read")
+	got := as("bench", "start", "--count", "1", "--data-dir", filepath.Join(open, "data"))
+	if got.status != 0 || !strings.Contains(got.stdout, "later starts") {
 		t.Errorf("an ordinary user: got %+v, want status 0", got)
 	}
 }
