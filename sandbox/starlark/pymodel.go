@@ -94,7 +94,7 @@ func builtinChecked(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple
 	out := starlark.NewDict(fields.Len())
 	var errs []modelError
 	for _, item := range fields.Items() {
-		name := string(item[0].(starlark.String))
+		name := pyText(item[0])
 		v, e := modelField(item[1], given, item[0])
 		if e != nil {
 			e.field = name
@@ -105,7 +105,7 @@ func builtinChecked(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple
 	}
 	for _, item := range given.Items() {
 		if _, known, _ := fields.Get(item[0]); !known && !extra {
-			errs = append(errs, modelError{string(item[0].(starlark.String)), "Extra inputs are not permitted", "extra_forbidden", item[1]})
+			errs = append(errs, modelError{pyText(item[0]), "Extra inputs are not permitted", "extra_forbidden", item[1]})
 		}
 	}
 	if len(errs) > 0 {
@@ -145,7 +145,10 @@ func member(d *starlark.Dict, key string) starlark.Value {
 
 // literal accepts a value of a closed list.
 func literal(v, list starlark.Value, code string) (starlark.Value, *modelError) {
-	values := list.(starlark.Indexable)
+	values, ok := list.(starlark.Indexable)
+	if !ok || values.Len() < 2 {
+		return nil, &modelError{reason: "the domain's field is neither a type nor a list of values", code: "domain_error", input: v}
+	}
 	var names []string
 	for i := range values.Len() {
 		if eq, err := starlark.Equal(v, values.Index(i)); err == nil && eq {
