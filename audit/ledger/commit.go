@@ -231,11 +231,15 @@ func (l *Ledger) settle(ctx context.Context, tx pgx.Tx, c *commitment) error {
 	if len(moved) > 0 {
 		l.queueRollups(batch, c.run, sums)
 		queueCells(batch, c.run, sums)
-		queueLeaves(batch, c.run, sums)
 	}
 	c.queueConflicts(batch, refused)
 	if err := c.queueEpisode(batch); err != nil {
 		return err
+	}
+	if len(moved) > 0 {
+		// Last, because many commits of a run meet in these few rows: they are
+		// locked for the length of a COMMIT only.
+		queueLeaves(batch, c.run, sums)
 	}
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("settle episode: %w", err)

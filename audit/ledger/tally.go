@@ -37,10 +37,10 @@ func (k *tallyKey) dest() []any {
 
 func (k *tallyKey) cell() audit.Cell {
 	split := audit.NoSuccessOf
-	switch {
-	case k.success == 1:
+	switch k.success {
+	case 1:
 		split = audit.Succeeded
-	case k.success == 0:
+	case 0:
 		split = audit.NotReached
 	}
 	return audit.Cell{Environment: k.environment, Version: k.version, Tool: k.tool, Mode: audit.Mode(k.mode), Split: split}

@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"runtime"
@@ -19,6 +20,8 @@ import (
 	"understudy/audit/ledger"
 	"understudy/audit/ledger/ledgertest"
 	"understudy/audit/queue"
+	"understudy/sandbox"
+	"understudy/sandbox/domains"
 )
 
 // actionsPerEpisode is a common length of a tool-agent rollout.
@@ -33,11 +36,91 @@ const actionsPerEpisode = 10
 //	go test ./audit/queue -run - -bench Audits -benchtime 3000x
 func BenchmarkAudits(b *testing.B) {
 	for _, workers := range []int{1, 2, 4} {
-		b.Run("workers="+strconv.Itoa(workers), func(b *testing.B) { benchmarkAudits(b, workers) })
+		b.Run("workers="+strconv.Itoa(workers), func(b *testing.B) {
+			benchmarkAudits(b, workers, rehearsed, benchEpisodes("bench", max(b.N/actionsPerEpisode, 1)))
+		})
 	}
 }
 
-func benchmarkAudits(b *testing.B, workers int) {
+// BenchmarkAuditsInSandbox is BenchmarkAudits with the real auditor and the
+// Starlark retail domain: each action is executed, compared and scored.
+//
+//	go test ./audit/queue -run - -bench InSandbox -benchtime 3000x
+func BenchmarkAuditsInSandbox(b *testing.B) {
+	registry := sandbox.New(domains.FS())
+	b.Cleanup(func() {
+		if err := registry.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	auditor, err := audit.New(audit.Config{Opener: registry, Secret: []byte("benchmark")})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := auditor.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	solved := solvedEpisodes(b, registry)
+	handler := func(ctx context.Context, e audit.Episode) ([]audit.Pair, error) { return auditor.Episode(ctx, &e) }
+	for _, workers := range []int{1, 2, 4} {
+		b.Run("workers="+strconv.Itoa(workers), func(b *testing.B) {
+			var episodes []audit.Episode
+			for n := 0; n < b.N; {
+				// The same tasks by another policy: other keys, the same work.
+				e := solved[len(episodes)%len(solved)]
+				e.Policy = "policy-" + strconv.Itoa(len(episodes)/len(solved))
+				e.ID += "-" + e.Policy
+				episodes = append(episodes, e)
+				n += len(e.Actions)
+			}
+			benchmarkAudits(b, workers, handler, episodes)
+		})
+	}
+}
+
+// solvedEpisodes chain the solutions of the retail domain's tasks to episodes of
+// actionsPerEpisode calls, with the sandbox's own answers as rehearsals.
+func solvedEpisodes(b *testing.B, opener audit.Opener) []audit.Episode {
+	b.Helper()
+	env, err := opener.Environment(b.Context(), "retail@1")
+	if err != nil {
+		b.Fatal(err)
+	}
+	tasks, err := env.(audit.Tasker).Tasks(b.Context(), 0, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var calls []audit.Call
+	for _, task := range tasks {
+		calls = append(calls, task.Solution...)
+	}
+	var episodes []audit.Episode
+	for part := range slices.Chunk(calls, actionsPerEpisode) {
+		id := "chain-" + strconv.Itoa(len(episodes))
+		e := audit.Episode{ID: id, PromptGroup: id, WireAPI: "recorded", Environment: "retail@1", Mode: audit.Forced}
+		session, err := env.Open(b.Context(), e.Start)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for step, call := range part {
+			observation, err := session.Call(b.Context(), call)
+			if err != nil {
+				b.Fatal(err)
+			}
+			e.Actions = append(e.Actions, audit.Action{Step: step, Call: call, Rehearsal: &audit.Rehearsal{Raw: observation.Raw}})
+		}
+		if err := session.Close(); err != nil {
+			b.Fatal(err)
+		}
+		episodes = append(episodes, e)
+	}
+	return episodes
+}
+
+func benchmarkAudits(b *testing.B, workers int, handler queue.Handler, episodes []audit.Episode) {
+	b.Helper()
 	var durable ledgertest.Server
 	durable.Durable = true
 	b.Cleanup(func() {
@@ -47,10 +130,9 @@ func benchmarkAudits(b *testing.B, workers int) {
 	})
 	k := setupOn(b, durable.Pool(b))
 	k.config = queue.Config{InFlight: 4} // otherwise as in production
-	episodes := benchEpisodes("bench", max(b.N/actionsPerEpisode, 1))
 	services := []service{k.relay(b)}
 	for range workers {
-		services = append(services, k.worker(b, rehearsed))
+		services = append(services, k.worker(b, handler))
 	}
 	start(b, services...)
 	b.ResetTimer()
@@ -61,7 +143,7 @@ func benchmarkAudits(b *testing.B, workers int) {
 	})
 	took, used, serverUsed := time.Since(before), cpuTime(b)-cpu, serverTime(b, k.pool)-server
 	b.StopTimer()
-	audits := float64(len(episodes) * actionsPerEpisode)
+	audits := float64(k.number(b, `SELECT count(*) FROM run_pair`))
 	rate := audits / took.Seconds()
 	plain := plainInserts(b, k.pool)
 	b.ReportMetric(rate, "audits/s")
