@@ -30,23 +30,23 @@ func verdicts(t *testing.T) map[string]*gate.Verdict {
 		"known_issues: [{fingerprint: k1, reason: \"JIRA <12>\", expires: 2026-12-31}]\n"+
 		"waivers: [{tool: ship, figure: fsr, reason: \"<b>flaky</b>\", by: \"@ann\", expires: 2026-12-05}]\n")
 	findings := []audit.Finding{
-		{Fingerprint: "f1", Environment: "retail", Tool: hostile, Pattern: "/a/*/" + hostile, Kind: "changed", Severity: audit.S5, Count: 7,
-			Samples: []audit.Sample{{Pair: audit.Digest{9}, Pointer: "/a/0", Rehearsed: `"` + hostile + `"`, Real: "null"}}},
+		{
+			Fingerprint: "f1", Environment: "retail", Tool: hostile, Pattern: "/a/*/" + hostile, Kind: "changed", Severity: audit.S5, Count: 7,
+			Samples: []audit.Sample{{Pair: audit.Digest{9}, Pointer: "/a/0", Rehearsed: `"` + hostile + `"`, Real: "null"}},
+		},
 		{Fingerprint: "k1", Environment: "retail", Tool: "pay", Kind: "missing", Pattern: "/b", Severity: audit.S3, Count: 2},
 		{Fingerprint: "f2", Environment: "retail", Tool: "pay", Kind: "changed", Pattern: "/c", Severity: audit.S1, Count: 1},
 	}
-	make := func(counts ...audit.ToolCounts) *gate.Verdict {
+	gated := func(counts ...audit.ToolCounts) *gate.Verdict {
 		e := evidence(counts...)
 		e.Run.ID, e.Run.Policy = "r1", hostile
 		e.Findings = findings
 		e.Baseline, e.BaselineCounts, e.BaselineFindings = new(facts("r0")), []audit.ToolCounts{tool("pay", audit.FigureLeafF1, 40, 4, 4)}, []string{"f2"}
 		return decide(p, e)
 	}
-	quiet := make(tool("pay", audit.FigureFSR, 200, 1, 0))
-	quiet.Evidence.Findings = nil
 	return map[string]*gate.Verdict{
 		"pass":         decide(load(t, "defaults: {fsr: {max: 0.05}}"), evidence(tool("pay", audit.FigureFSR, 200, 1, 0))),
-		"fail":         make(tool("pay", audit.FigureFSR, 40, 4, 2), tool("ship", audit.FigureFSR, 40, 4, 2), tool("weather", audit.FigureFSR, 5, 1, 1), tool(hostile, audit.FigureFSR, 40, 4, 3)),
+		"fail":         gated(tool("pay", audit.FigureFSR, 40, 4, 2), tool("ship", audit.FigureFSR, 40, 4, 2), tool("weather", audit.FigureFSR, 5, 1, 1), tool(hostile, audit.FigureFSR, 40, 4, 3)),
 		"inconclusive": decide(load(t, "defaults: {fsr: {max: 0.05}}"), evidence(tool(hostile, audit.FigureFSR, 20, 1, 0))),
 		"nothing":      decide(load(t, "defaults: {fsr: {max: 0.05}}"), evidence()),
 		"error":        broken(t),
@@ -295,7 +295,7 @@ func TestMarkdown(t *testing.T) {
 		}
 	}
 	rows := 0
-	for _, line := range strings.Split(text, "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		if strings.HasPrefix(line, "|") {
 			rows++
 			if n := strings.Count(line, "|"); n != 10 {
