@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"understudy/audit/stat"
 )
@@ -14,6 +15,9 @@ type VersionFigures struct {
 	Version     string `json:"version"`
 	Digest      Digest `json:"digest"`
 	Scored      int    `json:"scored"`
+	// Missing counts episodes that cannot start under this version, because their
+	// task is none of its tasks.
+	Missing int `json:"missing,omitempty"`
 	// Changed counts calls whose real answer is materially another than under
 	// the base version: the calls on which the change could be noticed.
 	Changed int `json:"changed"`
@@ -35,6 +39,10 @@ const detectionHorizon = 10
 // a rehearser every version is rehearsed anew; rehearsals that the episodes bring
 // along are judged against each version.
 func (a *Auditor) AcrossVersions(ctx context.Context, base string, others []string, episodes []Episode, commit func(ref string, pairs []Pair) error) ([]VersionFigures, error) {
+	episodes, err := a.inDefaultWorld(ctx, base, episodes)
+	if err != nil {
+		return nil, err
+	}
 	known := make([][]Pair, len(episodes))
 	run := func(ref string, i int) ([]Pair, error) {
 		ep := episodes[i]
@@ -48,7 +56,6 @@ func (a *Auditor) AcrossVersions(ctx context.Context, base string, others []stri
 		}
 		return pairs, nil
 	}
-	var err error
 	for i := range episodes {
 		if known[i], err = run(base, i); err != nil {
 			return nil, err
@@ -59,14 +66,57 @@ func (a *Auditor) AcrossVersions(ctx context.Context, base string, others []stri
 		s := staleness{rules: a.rulesOf, figures: VersionFigures{Environment: ref}, groups: make(map[string]Counters)}
 		for i := range episodes {
 			pairs, err := run(ref, i)
-			if err != nil {
+			switch {
+			case ErrorCode(err) == CodeNotFound && episodes[i].Start.Task != "":
+				s.figures.Missing++
+			case err != nil:
 				return nil, err
+			default:
+				s.episode(known[i], pairs)
 			}
-			s.episode(known[i], pairs)
 		}
 		all = append(all, s.finish())
 	}
 	return all, nil
+}
+
+// inDefaultWorld drops the task of each episode whose task starts in the
+// environment's default world: versions list other tasks, but share that world.
+func (a *Auditor) inDefaultWorld(ctx context.Context, ref string, episodes []Episode) ([]Episode, error) {
+	env, err := a.config.Opener.Environment(ctx, ref)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", ref, err)
+	}
+	free := slices.Clone(episodes)
+	for i := range free {
+		start := free[i].Start
+		if start.Task == "" {
+			continue
+		}
+		own, err := worldAt(ctx, env, start)
+		if err != nil {
+			return nil, err
+		}
+		start.Task = ""
+		if shared, err := worldAt(ctx, env, start); err == nil && own == shared && !own.IsZero() {
+			free[i].Start = start
+		}
+	}
+	return free, nil
+}
+
+// worldAt is the state that a start leads to; zero when it cannot be seen.
+func worldAt(ctx context.Context, env Environment, start Start) (Digest, error) {
+	session, err := env.Open(ctx, start)
+	if err != nil {
+		return Digest{}, fmt.Errorf("open %s: %w", env.Info().Name, err)
+	}
+	defer session.Close()
+	stater, ok := session.(Stater)
+	if !ok {
+		return Digest{}, nil
+	}
+	return stater.StateDigest(ctx)
 }
 
 // staleness adds up one version's episodes.

@@ -21,6 +21,7 @@ func auditCommand() command {
 			a.policy.register(fs)
 			a.live.register(fs)
 			fs.IntVar(&a.inFlight, "in-flight", 0, "episodes audited side by side; 0 = four times the processors")
+			fs.BoolVar(&a.versions, "across-versions", false, "live: audit the policy on the environment's later versions, too, and say whether it notices the change")
 			return func(ctx context.Context, inv *invocation) error { return auditRun(ctx, inv, a) }
 		},
 	}
@@ -33,6 +34,7 @@ type auditFlags struct {
 	policy   policyFlags
 	live     liveFlags
 	inFlight int
+	versions bool
 }
 
 func auditRun(ctx context.Context, inv *invocation, a auditFlags) (err error) {
@@ -53,6 +55,9 @@ func auditRun(ctx context.Context, inv *invocation, a auditFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
+	if a.versions {
+		return a.acrossVersions(ctx, inv, p)
+	}
 	run, err := a.queue(ctx, inv, p)
 	if err != nil {
 		return err

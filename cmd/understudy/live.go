@@ -33,15 +33,20 @@ const (
 	defaultCanaries = 100
 )
 
+func (f liveFlags) withDefaults() liveFlags {
+	if f.tasks == 0 && f.canaries == 0 {
+		f.tasks, f.canaries = defaultTasks, defaultCanaries
+	}
+	return f
+}
+
 // queue puts the actions into a run and returns its name. Rehearsals are asked
 // for when each is audited.
 func (f liveFlags) queue(ctx context.Context, inv *invocation, in intake) (string, error) {
 	if in.flags.environment == "" {
 		return "", usageError("a live audit needs an environment", "name it: --environment retail@1 (understudy sandbox list)")
 	}
-	if f.tasks == 0 && f.canaries == 0 {
-		f.tasks, f.canaries = defaultTasks, defaultCanaries
-	}
+	f = f.withDefaults()
 	env, err := in.envs.Environment(ctx, in.flags.environment)
 	if err != nil {
 		return "", err
@@ -68,36 +73,24 @@ func (f liveFlags) queue(ctx context.Context, inv *invocation, in intake) (strin
 func (f liveFlags) episodes(ctx context.Context, env audit.Environment, flags importFlags) ([]audit.Episode, error) {
 	var episodes []audit.Episode
 	if f.tasks > 0 {
-		tasker, ok := env.(audit.Tasker)
-		if !ok {
-			return nil, usageError(flags.environment+" has no tasks of its own", "audit recorded trajectories, or canaries")
-		}
-		tasks, err := tasker.Tasks(ctx, f.seed, f.tasks)
+		tasks, err := audit.TaskEpisodes(ctx, env, f.seed, f.tasks)
 		if err != nil {
 			return nil, err
 		}
-		for _, task := range tasks {
-			episodes = append(episodes, taskEpisode(task, flags))
+		for i := range tasks {
+			tasks[i].Mode = audit.Mode(flags.mode)
 		}
+		episodes = append(episodes, tasks...)
 	}
-	if f.canaries == 0 {
-		return episodes, nil
+	if f.canaries > 0 {
+		canaries, err := audit.Canaries(ctx, env, f.seed, f.canaries)
+		if err != nil {
+			return nil, err
+		}
+		episodes = append(episodes, canaries...)
 	}
-	canaries, err := audit.Canaries(ctx, env, f.seed, f.canaries)
-	for i := range canaries {
-		canaries[i].Policy, canaries[i].Environment, canaries[i].WireAPI = flags.policyName, flags.environment, "chat"
+	for i := range episodes {
+		episodes[i].Policy, episodes[i].Environment, episodes[i].WireAPI = flags.policyName, flags.environment, "chat"
 	}
-	return append(episodes, canaries...), err
-}
-
-// taskEpisode is the episode in which somebody solves the task as its reference does.
-func taskEpisode(task audit.Task, flags importFlags) audit.Episode {
-	e := audit.Episode{
-		ID: task.ID, PromptGroup: task.ID, Policy: flags.policyName, WireAPI: "chat", Environment: flags.environment,
-		Start: audit.Start{Task: task.ID}, Mode: audit.Mode(flags.mode),
-	}
-	for i, call := range task.Solution {
-		e.Actions = append(e.Actions, audit.Action{Step: i, Message: i, Call: call})
-	}
-	return e
+	return episodes, nil
 }

@@ -84,7 +84,7 @@ func printRun(ctx context.Context, inv *invocation, l *ledger.Ledger, name strin
 		return err
 	}
 	printEpisodes(inv.stdout, figures)
-	fmt.Fprintf(inv.stdout, "%d episodes, %d of %d actions audited", run.Episodes, run.Results, run.Samples)
+	fmt.Fprintf(inv.stdout, "%d episodes, %d actions, %d results", run.Episodes, run.Samples, run.Results)
 	for _, extra := range []struct {
 		n    int
 		what string
