@@ -131,12 +131,12 @@ const insertResults = `
 			$18::text[], $19::text[], $20::text[], $21::text[], $22::text[], $23::boolean[], $24::text[], $25::text[],
 			$26::smallint[], $27::boolean[], $28::boolean[], $29::boolean[], $30::boolean[], $31::boolean[], $32::integer[],
 			$33::bytea[], $34::bytea[], $35::bytea[], $36::bytea[], $37::bytea[], $38::bytea[], $39::bytea[], $40::bytea[],
-			$41::bytea[], $42::bytea[], $43::bytea[], $44::bytea[], $45::text[], $46::smallint[], $47::smallint[], $48::float8[], $49::float8[])
+			$41::bytea[], $42::bytea[], $43::bytea[], $44::bytea[], $45::text[], $46::smallint[], $47::smallint[], $48::float8[], $49::float8[], $50::float8[])
 			WITH ORDINALITY AS s (key, result, step, probe, sample, attempt, ordinal, call_id, message, repeats,
 			policy, checkpoint, environment, version, env_digest, mode, canary, tool, effect, masked, outage, actual, rehearsed,
 			severity, false_success, phantom_write, silent_write, cascaded, fork, cells, before, after, rules,
 			arguments, prompt, rehearsal, state_block, recorded, observation, twin, doc, extra,
-			prompt_group, executed, reported, weight, inclusion, i)
+			prompt_group, executed, reported, weight, inclusion, confidence, i)
 	), placed AS (
 		INSERT INTO action (run, episode, step, probe, sample, attempt, ordinal, key, result, call_id, message, repeats)
 		SELECT $1::integer, $2::bytea, step, probe, sample, attempt, ordinal, key, result, call_id, message, repeats
@@ -155,8 +155,8 @@ const insertResults = `
 		FROM fresh ORDER BY i
 		ON CONFLICT DO NOTHING
 	), counted AS (
-		INSERT INTO run_pair (key, run, result, episode, step, prompt_group, executed, reported, weight, inclusion, repeats, tool, severity, masked)
-		SELECT key, $1::integer, result, $2::bytea, step, prompt_group, executed, reported, weight, inclusion, repeats, tool, severity, masked
+		INSERT INTO run_pair (key, run, result, episode, step, prompt_group, executed, reported, weight, inclusion, confidence, repeats, tool, severity, masked)
+		SELECT key, $1::integer, result, $2::bytea, step, prompt_group, executed, reported, weight, inclusion, confidence, repeats, tool, severity, masked
 		FROM fresh ORDER BY i
 		ON CONFLICT DO NOTHING
 		RETURNING key
@@ -177,7 +177,7 @@ func (c *commitment) insert(ctx context.Context, tx pgx.Tx, b *bodyColumns) erro
 		s.callID, s.message, s.repeats, s.policy, s.checkpoint, s.environment, s.version, s.envDigest, s.mode, s.canary,
 		s.tool, s.effect, s.masked, s.outage, s.actual, s.rehearsed, s.severity, s.falseSuccess, s.phantomWrite,
 		s.silentWrite, s.cascaded, s.fork, s.cells, s.before, s.after, s.rules, s.arguments, s.prompt, s.rehearsal,
-		s.stateBlock, s.recorded, s.observation, s.twin, s.doc, s.extra, s.group, s.executed, s.reported, s.weight, s.inclusion)
+		s.stateBlock, s.recorded, s.observation, s.twin, s.doc, s.extra, s.group, s.executed, s.reported, s.weight, s.inclusion, s.confidence)
 	results := tx.SendBatch(ctx, batch)
 	defer results.Close()
 	if _, err := results.Exec(); err != nil {
@@ -230,6 +230,7 @@ func (l *Ledger) settle(ctx context.Context, tx pgx.Tx, c *commitment) error {
 	batch := &pgx.Batch{}
 	if len(moved) > 0 {
 		l.queueRollups(batch, c.run, sums)
+		queueCounters(batch, c.run, sums)
 		queueCells(batch, c.run, sums)
 	}
 	c.queueConflicts(batch, refused)
@@ -252,10 +253,12 @@ func (l *Ledger) settle(ctx context.Context, tx pgx.Tx, c *commitment) error {
 func (r *row) member() member {
 	p := r.pair
 	return member{
-		verdict: &p.Verdict, pair: p.Key, environment: label(p.Environment), version: label(p.Version),
-		envDigest: string(p.EnvDigest[:]), tool: label(p.Action.Call.Tool), mode: string(p.Mode), canary: canaryLevel(p),
-		group: label(p.PromptGroup), actual: r.actual, rehearsed: r.rehearsed, masked: label(string(p.Verdict.Masked)),
-		success: r.success, weight: r.weight, repeats: p.Repeats, effects: effectCells(p),
+		pair: p, actual: r.actual, rehearsed: r.rehearsed, masked: label(string(p.Verdict.Masked)), weight: r.weight,
+		rollupKey: rollupKey{
+			environment: label(p.Environment), version: label(p.Version), envDigest: string(p.EnvDigest[:]),
+			tool: label(p.Action.Call.Tool), mode: string(p.Mode), canary: canaryLevel(p),
+			success: r.success, group: label(p.PromptGroup),
+		},
 	}
 }
 
@@ -315,21 +318,26 @@ func (c *commitment) queueConflicts(batch *pgx.Batch, refused []int) {
 // announces what it added.
 func (c *commitment) queueEpisode(batch *pgx.Batch) error {
 	added := len(c.taken)
+	executed, reported := int16(-1), int16(-1)
+	if len(c.rows) > 0 { // all pairs of an episode end together
+		executed, reported = truth(c.rows[0].pair.Executed), truth(c.rows[0].pair.Success)
+	}
 	if c.job == nil {
 		p := c.rows[0].pair
 		batch.Queue(`
-			INSERT INTO episode AS e (run, id, name, prompt_group, policy, checkpoint, environment, mode, samples, state, results, finished_at)
-			VALUES ($1::integer, $2::bytea, $3::text, $4::text, $5::text, $6, $7::text, $8, $9, 'done', $9, now())
+			INSERT INTO episode AS e (run, id, name, prompt_group, policy, checkpoint, environment, mode, samples, state, results, executed, reported, finished_at)
+			VALUES ($1::integer, $2::bytea, $3::text, $4::text, $5::text, $6, $7::text, $8, $9, 'done', $9, $10, $11, now())
 			ON CONFLICT (run, id) DO UPDATE SET results = e.results + excluded.results, samples = e.samples + excluded.samples,
 				duplicates = e.duplicates + (excluded.results = 0)::integer`,
-			c.run, c.episode[:], label(p.Episode), label(p.PromptGroup), label(p.Policy), p.Checkpoint, label(p.Environment), string(p.Mode), added)
+			c.run, c.episode[:], label(p.Episode), label(p.PromptGroup), label(p.Policy), p.Checkpoint, label(p.Environment), string(p.Mode), added, executed, reported)
 	} else {
 		c.receipt.Duplicate = c.state == "done"
 		c.receipt.Late = c.state == "dead" || c.state == "undetermined" || (c.state == "open" && c.job.Attempt < c.attempt)
 		batch.Queue(`
 			UPDATE episode SET state = 'done', finished_at = coalesce(finished_at, now()), results = results + $4,
+				executed = CASE WHEN results = 0 THEN $7 ELSE executed END, reported = CASE WHEN results = 0 THEN $8 ELSE reported END,
 				duplicates = duplicates + $5::boolean::integer, late = late + $6::boolean::integer
-			WHERE run = $1 AND id = $2 AND state = $3`, c.run, c.episode[:], c.state, added, c.receipt.Duplicate, c.receipt.Late)
+			WHERE run = $1 AND id = $2 AND state = $3`, c.run, c.episode[:], c.state, added, c.receipt.Duplicate, c.receipt.Late, executed, reported)
 		if c.state == "dead" || c.state == "undetermined" {
 			batch.Queue(`UPDATE dead_letter SET revived_at = now() WHERE run = $1 AND episode = $2 AND revived_at IS NULL`, c.run, c.episode[:])
 		}

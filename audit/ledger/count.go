@@ -17,18 +17,13 @@ const maxSample = 400
 
 // member is one pair of a run with what its counters are keyed by.
 type member struct {
-	verdict                                         *audit.Verdict
-	pair                                            audit.Digest
-	environment, version, tool, mode, canary, group string
-	envDigest                                       string
-	actual, rehearsed, masked                       string
-	success                                         int16
-	weight                                          float64
-	repeats                                         int
-	effects                                         []effectCell
+	pair *audit.Pair
+	rollupKey
+	actual, rehearsed, masked string
+	weight                    float64
 }
 
-// rollupKey is one line of table rollup.
+// rollupKey is one line of table rollup, and with a name one of table counter.
 type rollupKey struct {
 	environment, version, envDigest, tool, mode, canary string
 	success                                             int16
@@ -42,13 +37,11 @@ func (k rollupKey) compare(o rollupKey) int {
 		cmp.Compare(k.success, o.success), cmp.Compare(k.group, o.group))
 }
 
-// moments are one figure's sums over a prompt group.
-type moments struct{ n, w, x, xx float64 }
-
-// rollupSums are the counters of one line of table rollup.
+// rollupSums are the pairs of one line of table rollup and their counters: the
+// figures are its columns, what cells do not hold is in table counter.
 type rollupSums struct {
-	pairs   int64
-	figures map[audit.Figure]*moments
+	pairs    int64
+	counters audit.Counters
 }
 
 // cellKey is one line of table cell.
@@ -57,20 +50,19 @@ type cellKey struct {
 	actual, rehearsed, masked string
 	severity                  int16
 	cascaded                  bool
-	stratum                   int16
 }
 
 func (k cellKey) compare(o cellKey) int {
 	return cmp.Or(
 		k.rollupKey.compare(o.rollupKey), cmp.Compare(k.actual, o.actual), cmp.Compare(k.rehearsed, o.rehearsed),
 		cmp.Compare(k.masked, o.masked), cmp.Compare(k.severity, o.severity),
-		cmp.Compare(truth(&k.cascaded), truth(&o.cascaded)), cmp.Compare(k.stratum, o.stratum))
+		cmp.Compare(truth(&k.cascaded), truth(&o.cascaded)))
 }
 
 // cellSums are the counters of one line of table cell.
 type cellSums struct {
-	n, repeats, approximate, oversize, unobservable int64
-	weight                                          float64
+	n, repeats, unobservable int64
+	weight                   float64
 }
 
 // leafKey is one line of table leaf.
@@ -115,41 +107,30 @@ func newCounts() *counts {
 
 func (c *counts) add(m member) {
 	c.members++
-	key := rollupKey{m.environment, m.version, m.envDigest, m.tool, m.mode, m.canary, m.success, m.group}
-	c.addFigures(key, m)
-	c.addCell(key, m)
-	if m.verdict.Scored() {
+	c.addCounters(m)
+	c.addCell(m)
+	if m.pair.Verdict.Scored() {
 		c.addOutcome(m)
 		c.addAnswer(m)
 		c.addEffect(m)
 	}
 }
 
-func (c *counts) addFigures(key rollupKey, m member) {
-	r := c.rollups[key]
+func (c *counts) addCounters(m member) {
+	r := c.rollups[m.rollupKey]
 	if r == nil {
-		r = &rollupSums{figures: map[audit.Figure]*moments{}}
-		c.rollups[key] = r
+		r = &rollupSums{counters: audit.Counters{}}
+		c.rollups[m.rollupKey] = r
 	}
 	r.pairs++
-	for figure, x := range audit.FigureValues(audit.Pair{Verdict: *m.verdict}) {
-		f := r.figures[figure]
-		if f == nil {
-			f = &moments{}
-			r.figures[figure] = f
-		}
-		f.n++
-		f.w += m.weight
-		f.x += m.weight * x
-		f.xx += m.weight * x * x
-	}
+	r.counters.Merge(audit.PairCounters(m.pair))
 }
 
-func (c *counts) addCell(key rollupKey, m member) {
-	v := m.verdict
+func (c *counts) addCell(m member) {
+	v := &m.pair.Verdict
 	k := cellKey{
-		rollupKey: key, actual: m.actual, rehearsed: m.rehearsed, masked: m.masked,
-		severity: int16(v.Severity), cascaded: v.Cascaded, stratum: stratum(v.Scores.RealCells),
+		rollupKey: m.rollupKey, actual: m.actual, rehearsed: m.rehearsed, masked: m.masked,
+		severity: int16(v.Severity), cascaded: v.Cascaded,
 	}
 	s := c.cells[k]
 	if s == nil {
@@ -158,22 +139,15 @@ func (c *counts) addCell(key rollupKey, m member) {
 	}
 	s.n++
 	s.weight += m.weight
-	s.repeats += int64(m.repeats)
-	for _, flag := range v.Flags {
-		switch flag {
-		case "approximate":
-			s.approximate++
-		case "oversize":
-			s.oversize++
-		case "state_unobservable":
-			s.unobservable++
-		}
+	s.repeats += int64(m.pair.Repeats)
+	if slices.Contains(v.Flags, audit.FlagUnobservable) {
+		s.unobservable++
 	}
 }
 
 // addOutcome counts what is wrong with the answer as a whole.
 func (c *counts) addOutcome(m member) {
-	v := m.verdict
+	v := &m.pair.Verdict
 	add := func(holds bool, kind string) {
 		if holds {
 			sample := leafSample{rehearsed: []byte(m.rehearsed), actual: []byte(m.actual)}
@@ -190,14 +164,14 @@ func (c *counts) addOutcome(m member) {
 }
 
 func (c *counts) addAnswer(m member) {
-	for _, d := range m.verdict.Differences {
+	for _, d := range m.pair.Verdict.Differences {
 		sample := leafSample{pointer: d.Pointer, rehearsed: d.Rehearsed, actual: d.Real}
 		c.leaf(m, leafKey{part: "answer", pattern: label(d.Pattern), kind: label(string(d.Kind)), class: label(string(d.Class))}, orZero(d.Weight), sample)
 	}
 }
 
 func (c *counts) addEffect(m member) {
-	for _, e := range m.effects {
+	for _, e := range effectCells(m.pair) {
 		sample := leafSample{pointer: e.path, rehearsed: e.claimed, actual: e.made}
 		c.leaf(m, leafKey{part: "effect", pattern: label(e.pattern), kind: e.kind}, 0, sample)
 	}
@@ -212,14 +186,14 @@ func (c *counts) leaf(m member, k leafKey, weight float64, sample leafSample) {
 	}
 	s.leaves++
 	s.weight += weight
-	s.severity = max(s.severity, int16(m.verdict.Severity))
+	s.severity = max(s.severity, int16(m.pair.Verdict.Severity))
 	if s.last == c.members {
 		return // one pair, several leaves: counted once, shown once
 	}
 	s.last = c.members
 	s.pairs++
 	if len(s.samples) < keptSamples {
-		sample.key, sample.severity = m.pair, int16(m.verdict.Severity)
+		sample.key, sample.severity = m.pair.Key, int16(m.pair.Verdict.Severity)
 		sample.rehearsed, sample.actual = cutBytes(sample.rehearsed, maxSample), cutBytes(sample.actual, maxSample)
 		s.samples = append(s.samples, sample)
 	}

@@ -6,7 +6,7 @@
 //	                                                              │
 //	          ┌──────────────── Finish, Commit ◄──────────────────┘
 //	          ▼  one transaction
-//	  action ► pair ► run_pair ► rollup, cell, leaf, audit_conflict
+//	  action ► pair ► run_pair ► rollup, counter, cell, leaf, audit_conflict
 //	          └► episode (done) + outbox
 //
 // A pair is stored under its key and the digest of its result: the same result

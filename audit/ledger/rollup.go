@@ -75,11 +75,8 @@ func (l *Ledger) queueRollups(batch *pgx.Batch, run int32, c *counts) {
 		k.add(key)
 		pairs = append(pairs, sums.pairs)
 		for _, f := range l.rollup.figures {
-			m := sums.figures[f]
-			if m == nil {
-				m = &moments{}
-			}
-			v = append(v, m.n, m.w, m.x, m.xx)
+			s := sums.counters[audit.Counter(f)]
+			v = append(v, float64(s.N), s.Weight, s.Sum, s.SumSq)
 		}
 	}
 	batch.Queue(l.rollup.upsert, run, k.environment, k.version, k.envDigest, k.tool, k.mode, k.canary, k.success, k.group, pairs, v)
@@ -87,36 +84,34 @@ func (l *Ledger) queueRollups(batch *pgx.Batch, run int32, c *counts) {
 
 const upsertCells = `
 	INSERT INTO cell AS c (run, environment, version, env_digest, tool, mode, canary, success, prompt_group,
-		actual, rehearsed, masked, severity, cascaded, stratum, n, weight, repeats, approximate, oversize, unobservable)
+		actual, rehearsed, masked, severity, cascaded, n, weight, repeats, unobservable)
 	SELECT $1, * FROM unnest($2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[], $8::smallint[], $9::text[],
-		$10::text[], $11::text[], $12::text[], $13::smallint[], $14::boolean[], $15::smallint[],
-		$16::bigint[], $17::float8[], $18::bigint[], $19::bigint[], $20::bigint[], $21::bigint[])
+		$10::text[], $11::text[], $12::text[], $13::smallint[], $14::boolean[], $15::bigint[], $16::float8[], $17::bigint[], $18::bigint[])
 	ON CONFLICT (run, environment, version, env_digest, tool, mode, canary, success, prompt_group,
-		actual, rehearsed, masked, severity, cascaded, stratum)
+		actual, rehearsed, masked, severity, cascaded)
 	DO UPDATE SET n = c.n + excluded.n, weight = c.weight + excluded.weight, repeats = c.repeats + excluded.repeats,
-		approximate = c.approximate + excluded.approximate, oversize = c.oversize + excluded.oversize,
 		unobservable = c.unobservable + excluded.unobservable`
 
 // queueCells moves a run's confusion matrix by what an episode added.
 func queueCells(batch *pgx.Batch, run int32, c *counts) {
 	var (
-		k                                            keyColumns
-		actual, rehearsed, masked                    []string
-		severity, strata                             []int16
-		cascaded                                     []bool
-		n, repeats, approximate, oversize, unseeable []int64
-		weight                                       []float64
+		k                         keyColumns
+		actual, rehearsed, masked []string
+		severity                  []int16
+		cascaded                  []bool
+		n, repeats, unobservable  []int64
+		weight                    []float64
 	)
 	for _, key := range sorted(c.cells, cellKey.compare) {
 		s := c.cells[key]
 		k.add(key.rollupKey)
 		actual, rehearsed, masked = append(actual, key.actual), append(rehearsed, key.rehearsed), append(masked, key.masked)
-		severity, strata, cascaded = append(severity, key.severity), append(strata, key.stratum), append(cascaded, key.cascaded)
-		n, weight, repeats = append(n, s.n), append(weight, s.weight), append(repeats, s.repeats)
-		approximate, oversize, unseeable = append(approximate, s.approximate), append(oversize, s.oversize), append(unseeable, s.unobservable)
+		severity, cascaded = append(severity, key.severity), append(cascaded, key.cascaded)
+		n, weight = append(n, s.n), append(weight, s.weight)
+		repeats, unobservable = append(repeats, s.repeats), append(unobservable, s.unobservable)
 	}
 	batch.Queue(upsertCells, run, k.environment, k.version, k.envDigest, k.tool, k.mode, k.canary, k.success, k.group,
-		actual, rehearsed, masked, severity, cascaded, strata, n, weight, repeats, approximate, oversize, unseeable)
+		actual, rehearsed, masked, severity, cascaded, n, weight, repeats, unobservable)
 }
 
 const upsertLeaves = `

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"math"
 	"slices"
 
 	"understudy/audit"
@@ -70,22 +71,6 @@ func untruth(v int16) *bool {
 	return &b
 }
 
-// stratum sorts |Δ| into 0, 1-2, 3-6 and 7+; -1 is not known (design.md 5).
-func stratum(cells *int) int16 {
-	switch {
-	case cells == nil:
-		return -1
-	case *cells == 0:
-		return 0
-	case *cells <= 2:
-		return 1
-	case *cells <= 6:
-		return 2
-	default:
-		return 3
-	}
-}
-
 // canaryLevel is the level of a canary pair, "" for an ordinary one.
 func canaryLevel(p *audit.Pair) string {
 	if p.Action.Canary == nil {
@@ -107,6 +92,7 @@ type columns struct {
 	outage, falseSuccess, phantomWrite, silentWrite, cascaded, fork       []bool
 	cells                                                                 []*int32
 	weight, inclusion                                                     []float64
+	confidence                                                            []*float64
 }
 
 func newColumns(rows []row) *columns {
@@ -157,6 +143,18 @@ func (c *columns) add(r *row) {
 	c.reported = append(c.reported, truth(p.Success))
 	c.weight = append(c.weight, r.weight)
 	c.inclusion = append(c.inclusion, orZero(p.Action.Inclusion))
+	c.confidence = append(c.confidence, confidence(p))
+}
+
+// confidence is what the rehearsal says of itself, nil where it says nothing finite.
+func confidence(p *audit.Pair) *float64 {
+	if p.Action.Rehearsal == nil || p.Action.Rehearsal.Confidence == nil {
+		return nil
+	}
+	if c := *p.Action.Rehearsal.Confidence; !math.IsNaN(c) && !math.IsInf(c, 0) {
+		return &c
+	}
+	return nil
 }
 
 func (c *columns) addState(p *audit.Pair) {

@@ -19,13 +19,17 @@ func (l *Ledger) Tally(ctx context.Context, run string) (*audit.Tally, error) {
 		return nil, err
 	}
 	tally := audit.NewTally()
-	if err := l.tallyFigures(ctx, id, tally); err != nil {
-		return nil, err
+	for _, read := range []func(context.Context, int32, *audit.Tally) error{
+		l.tallyFigures, l.tallyOutcomes, l.tallyCounters, l.tallyEpisodes,
+	} {
+		if err := read(ctx, id, tally); err != nil {
+			return nil, err
+		}
 	}
-	return tally, l.tallyOutcomes(ctx, id, tally)
+	return tally, nil
 }
 
-// tallyKey is what a line of rollup or cell belongs to.
+// tallyKey is what a line of rollup, counter or cell belongs to.
 type tallyKey struct {
 	environment, version, tool, mode, group string
 	success                                 int16
@@ -65,6 +69,7 @@ func (l *Ledger) tallyFigures(ctx context.Context, run int32, tally *audit.Tally
 				counters[audit.Counter(f)] = stat.Cluster{N: int(n[i]), Weight: v[i][0], Sum: v[i][1], SumSq: v[i][2]}
 			}
 		}
+		fillBased(counters, k.success == 1)
 		tally.Count(k.cell(), k.group, counters)
 		return nil
 	})
@@ -95,18 +100,22 @@ func (l *Ledger) tallyOutcomes(ctx context.Context, run int32, tally *audit.Tall
 	dest := append(k.dest(), &actual, &rehearsed, &masked, &severity, &cascaded, &n, &weight, &repeats)
 	_, err = pgx.ForEachRow(rows, dest, func() error {
 		ones := stat.Cluster{N: n, Weight: weight, Sum: weight, SumSq: weight}
-		// Repeats stand for calls that were never weighed one by one.
-		calls := stat.Cluster{N: n, Weight: weight, Sum: float64(n + repeats), SumSq: float64(n + repeats)}
+		// Calls weigh 1 each; their squares are nobody's figure.
+		calls := stat.Cluster{N: n, Weight: float64(n), Sum: float64(n + repeats), SumSq: float64(n + repeats)}
 		counters := audit.Counters{audit.CountPairs: ones, audit.CountCalls: calls}
 		switch {
 		case masked != "":
 			counters[audit.MaskedCounter(audit.MaskReason(masked))] = calls
 		case cascaded:
 			counters[audit.CountCascaded] = ones
+			if audit.Severity(severity) < audit.S3 {
+				counters[audit.CountCascaded] = stat.Cluster{N: n, Weight: weight}
+			}
 		default:
 			counters[audit.CountScored] = ones
 			counters[audit.ConfusionCounter(strings.TrimPrefix(actual, errorPrefix), strings.TrimPrefix(rehearsed, errorPrefix))] = ones
 			counters[audit.SeverityCounter(audit.Severity(severity))] = ones
+			fillBased(counters, k.success == 1)
 		}
 		tally.Count(k.cell(), k.group, counters)
 		return nil
@@ -114,5 +123,73 @@ func (l *Ledger) tallyOutcomes(ctx context.Context, run int32, tally *audit.Tall
 	if err != nil {
 		return fmt.Errorf("read cells: %w", err)
 	}
+	return nil
+}
+
+// tallyCounters reads what neither figures nor cells hold.
+func (l *Ledger) tallyCounters(ctx context.Context, run int32, tally *audit.Tally) error {
+	rows, err := l.pool.Query(ctx, `SELECT environment, version, tool, mode, success, prompt_group, name, n, w, x, xx FROM counter WHERE run = $1`, run)
+	if err != nil {
+		return fmt.Errorf("read counters: %w", err)
+	}
+	var (
+		k    tallyKey
+		name audit.Counter
+		s    stat.Cluster
+	)
+	_, err = pgx.ForEachRow(rows, append(k.dest(), &name, &s.N, &s.Weight, &s.Sum, &s.SumSq), func() error {
+		tally.Count(k.cell(), k.group, audit.Counters{name: s})
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read counters: %w", err)
+	}
+	return nil
+}
+
+// tallyEpisodes follows each episode through its verdicts: survival and
+// imagined success belong to no pair. It reads a line a result, and keeps one
+// episode at a time.
+func (l *Ledger) tallyEpisodes(ctx context.Context, run int32, tally *audit.Tally) error {
+	rows, err := l.pool.Query(ctx, `
+		SELECT a.episode, p.environment, p.version, p.mode, e.prompt_group, e.executed, e.reported, a.probe, a.sample, p.severity, p.masked
+		FROM action a
+		JOIN pair p ON p.key = a.key AND p.result = a.result
+		JOIN episode e ON e.run = a.run AND e.id = a.episode
+		WHERE a.run = $1
+		ORDER BY a.episode, a.step, a.probe, a.sample, a.attempt, a.ordinal`, run)
+	if err != nil {
+		return fmt.Errorf("read episodes: %w", err)
+	}
+	var (
+		id                 []byte
+		last               audit.Digest
+		p                  audit.Pair
+		executed, reported int16
+		severity           int16
+		pairs              []audit.Pair
+	)
+	count := func() {
+		if len(pairs) > 0 {
+			cell := audit.CellOf(&pairs[0])
+			cell.Tool = ""
+			tally.Count(cell, pairs[0].PromptGroup, audit.EpisodeCounters(pairs))
+		}
+		pairs = pairs[:0]
+	}
+	dest := []any{&id, &p.Environment, &p.Version, &p.Mode, &p.PromptGroup, &executed, &reported, &p.Action.Probe, &p.Action.Sample, &severity, &p.Verdict.Masked}
+	_, err = pgx.ForEachRow(rows, dest, func() error {
+		if next := audit.Digest(id); next != last {
+			count()
+			last = next
+		}
+		p.Executed, p.Success, p.Verdict.Severity = untruth(executed), untruth(reported), audit.Severity(severity)
+		pairs = append(pairs, p)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read episodes: %w", err)
+	}
+	count()
 	return nil
 }

@@ -18,6 +18,8 @@ func TestVerifyFinds(t *testing.T) {
 		"a counter that moved":          {`UPDATE rollup SET pairs = pairs + 1 WHERE ctid = (SELECT ctid FROM rollup LIMIT 1)`, "counts"},
 		"a figure that moved":           {`UPDATE rollup SET leaf_f1_x = leaf_f1_x + 0.1 WHERE ctid = (SELECT ctid FROM rollup LIMIT 1)`, "leaf_f1 is"},
 		"a rollup that vanished":        {`DELETE FROM rollup WHERE ctid = (SELECT ctid FROM rollup LIMIT 1)`, "no rollup"},
+		"a counter line that moved":     {`UPDATE counter SET x = x + 1 WHERE ctid = (SELECT ctid FROM counter LIMIT 1)`, "recounted"},
+		"a counter line that vanished":  {`DELETE FROM counter WHERE ctid = (SELECT ctid FROM counter LIMIT 1)`, "recounted"},
 		"a cell that moved":             {`UPDATE cell SET n = n + 1 WHERE ctid = (SELECT ctid FROM cell LIMIT 1)`, "cell"},
 		"a leaf that moved":             {`UPDATE leaf SET leaves = leaves + 1`, "leaf"},
 		"a sample that vanished":        {`DELETE FROM leaf_sample`, "samples"},
