@@ -50,22 +50,25 @@ func inCells(name audit.Counter) bool {
 // in; "" when there is none. Right by wrong counts in successful tasks only,
 // which rollups hold apart.
 func base(name audit.Counter) audit.Counter {
-	switch name {
-	case audit.CountMaskedWeight, audit.CountApproximate, audit.CountOversize, audit.CountRightByWrong:
+	switch {
+	case slices.Contains(ofScored(), name):
 		return audit.CountScored
-	case audit.CountHallucinated, audit.CountOmitted:
+	case slices.Contains(ofShape(), name):
 		return audit.Counter(audit.FigureShape)
 	}
 	return ""
 }
 
+func ofScored() []audit.Counter {
+	return []audit.Counter{audit.CountMaskedWeight, audit.CountApproximate, audit.CountOversize, audit.CountRightByWrong}
+}
+
+func ofShape() []audit.Counter { return []audit.Counter{audit.CountHallucinated, audit.CountOmitted} }
+
 // fillBased adds, for each counter that table counter holds sparsely, the n and
 // Σw of its base where the base is among c.
 func fillBased(c audit.Counters, succeeded bool) {
-	for _, name := range []audit.Counter{
-		audit.CountMaskedWeight, audit.CountApproximate, audit.CountOversize, audit.CountRightByWrong,
-		audit.CountHallucinated, audit.CountOmitted,
-	} {
+	for _, name := range slices.Concat(ofScored(), ofShape()) {
 		if s, ok := c[base(name)]; ok && (succeeded || name != audit.CountRightByWrong) {
 			c.Merge(audit.Counters{name: {N: s.N, Weight: s.Weight}})
 		}
