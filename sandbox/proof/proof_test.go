@@ -1,9 +1,12 @@
 package proof_test
 
 import (
+	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"understudy/audit"
 	"understudy/sandbox/proof"
@@ -220,5 +223,40 @@ func TestGeneratorIsSeeded(t *testing.T) {
 		if !strings.Contains(first, want) {
 			t.Errorf("no %s among 200 draws: ids do not come from the state", want)
 		}
+	}
+}
+
+// Arguments follow their schema: patterns, dates, bounds and enums.
+func TestGeneratorFollowsSchemas(t *testing.T) {
+	tool := audit.Tool{Name: "book", Effect: audit.Write, Role: "assistant", Input: json.RawMessage(`{"type": "object", "properties": {
+		"code": {"type": "string", "pattern": "^[A-Z]{2}[0-9]{3,5}(-X)?$"}, "day": {"type": "string", "format": "date"},
+		"seats": {"type": "integer", "minimum": 2, "maximum": 9}, "cabin": {"enum": ["eco", "first"]}
+	}, "required": ["code", "day", "seats", "cabin"], "additionalProperties": false}`)}
+	g, err := proof.NewGenerator([]audit.Tool{tool}, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := regexp.MustCompile(`^[A-Z]{2}[0-9]{3,5}(-X)?$`)
+	seats := map[int]bool{}
+	for range 300 {
+		call, ok := g.NextWrite()
+		if !ok {
+			t.Fatal("no writing tool")
+		}
+		var got struct {
+			Code, Day, Cabin string
+			Seats            int
+		}
+		if err := json.Unmarshal(call.Arguments, &got); err != nil {
+			t.Fatalf("%s: %v", call.Arguments, err)
+		}
+		_, err := time.Parse(time.DateOnly, got.Day)
+		if err != nil || !code.MatchString(got.Code) || got.Seats < 2 || got.Seats > 9 || got.Cabin != "eco" && got.Cabin != "first" {
+			t.Errorf("outside the schema: %s", call.Arguments)
+		}
+		seats[got.Seats] = true
+	}
+	if len(seats) < 6 {
+		t.Errorf("only %d of 8 seat counts among 300 draws", len(seats))
 	}
 }
