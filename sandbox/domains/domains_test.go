@@ -84,7 +84,7 @@ func TestSoak(t *testing.T) {
 		t.Helper()
 		calls := most
 		if raceEnabled || version != latest {
-			calls /= 10
+			calls /= 20
 		}
 		report, err := proof.Soak(t.Context(), env, proof.SoakConfig{Calls: calls, Seed: 1})
 		if err != nil {
