@@ -307,7 +307,7 @@ func TestMarkdown(t *testing.T) {
 		t.Errorf("%d rows for %d checks", rows, len(v.Checks))
 	}
 	many := []audit.ToolCounts{}
-	for i := range 900 {
+	for i := range 300 {
 		many = append(many, tool("t"+itoa(i)+strings.Repeat("x", 90), audit.FigureFSR, 3, 1, 1))
 	}
 	if size := len(report(t, gate.Markdown, decide(load(t, "defaults: {fsr: {max: 0.05}}"), evidence(many...)))); size > 65000 {

@@ -71,7 +71,11 @@ func betaClusters(random *rand.Rand, k, m int, p, icc float64) []stat.Cluster {
 // methods must reach .91 at 40 groups (their known small shortfall), the one for
 // gates .94; the naive interval must be seen to fail.
 func TestCoverageClustered(t *testing.T) {
-	const draws, k, m = 800, 40, 10
+	const k, m = 40, 10
+	draws, slack := 800, 0.
+	if raceEnabled {
+		draws, slack = 80, .08
+	}
 	naive := func(c []stat.Cluster, confidence float64) stat.Estimate {
 		var x, n float64
 		for _, g := range c {
@@ -119,9 +123,9 @@ func TestCoverageClustered(t *testing.T) {
 					covered++
 				}
 			}
-			share := float64(covered) / draws
+			share := float64(covered) / float64(draws)
 			fmt.Fprintf(&table, " %14.1f%%", 100*share)
-			if r.icc == .3 && (share < method.min || share > method.max) {
+			if r.icc == .3 && (share < method.min-slack || share > method.max+slack) {
 				t.Errorf("%s covers %.3f at p=%v ICC %v, want within [%v, %v]", method.name, share, r.p, r.icc, method.min, method.max)
 			}
 		}
