@@ -110,6 +110,8 @@ const (
 	CanState    Capability = "state"
 	CanProbe    Capability = "probe"
 	CanCheck    Capability = "check"
+	CanSeed     Capability = "seed"  // ids or randomness depend on Start.Seed
+	CanShare    Capability = "share" // sessions can share a state (Start.Shared)
 )
 
 // EnvironmentInfo describes an environment.

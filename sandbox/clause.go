@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"understudy/audit"
@@ -38,6 +39,9 @@ func (c *contract) sameSeed(ctx context.Context) (string, error) {
 }
 
 func (c *contract) differentSeed(ctx context.Context) (string, error) {
+	if !c.can(audit.CanSeed) {
+		return "", notApplicable("nothing depends on the seed")
+	}
 	one, err := c.prepared(ctx, audit.Start{Seed: 7})
 	defer closing(one)
 	if err != nil {
@@ -48,18 +52,40 @@ func (c *contract) differentSeed(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	x, err := digestOf(ctx, one)
-	if err != nil {
-		return "", err
+	for _, when := range []string{"", " after the same write"} {
+		if when != "" {
+			if err := c.writeBoth(ctx, one, two); err != nil {
+				return "", err
+			}
+		}
+		x, err := digestOf(ctx, one)
+		if err != nil {
+			return "", err
+		}
+		y, err := digestOf(ctx, two)
+		if err != nil {
+			return "", err
+		}
+		if x != y {
+			return "seeds 7 and 8 give two states" + when, nil
+		}
 	}
-	y, err := digestOf(ctx, two)
-	if err != nil {
-		return "", err
+	return "", errors.New("seeds 7 and 8 give one state: ids and randomness do not depend on the seed")
+}
+
+// can reports whether the environment names the capability.
+func (c *contract) can(capability audit.Capability) bool {
+	return slices.Contains(c.env.Info().Capabilities, capability)
+}
+
+// writeBoth makes the task's write in two sessions.
+func (c *contract) writeBoth(ctx context.Context, sessions ...audit.Session) error {
+	for _, s := range sessions {
+		if _, err := s.Call(ctx, c.task.Solution[c.write]); err != nil {
+			return err
+		}
 	}
-	if x == y {
-		return "", errors.New("seeds 7 and 8 give one state: ids and randomness do not depend on the seed")
-	}
-	return "seeds 7 and 8 give two states", nil
+	return nil
 }
 
 // writeThenRead looks for the written value where the delta says it is.
@@ -191,6 +217,9 @@ func (c *contract) isolated(ctx context.Context) (string, error) {
 // shared interleaves two sessions on one state: what one writes, the other's next
 // call starts from, so that the same write a second time meets the first.
 func (c *contract) shared(ctx context.Context) (string, error) {
+	if !c.can(audit.CanShare) {
+		return "", notApplicable("sessions cannot share a state")
+	}
 	one, err := c.prepared(ctx, audit.Start{Shared: "contract"})
 	defer closing(one)
 	if err != nil {

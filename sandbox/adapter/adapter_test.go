@@ -37,8 +37,8 @@ func TestArgumentsCheck(t *testing.T) {
 		{"get", `[1]`, "", audit.MalformedCall, "object", "no object"},
 		{"get", `{"id":"a","id":"b"}`, "", audit.MalformedCall, "twice", "duplicate key"},
 		{"get", `{"id":NaN}`, "", audit.MalformedCall, "arguments", "NaN is no JSON"},
-		{"any", `{"x":` + strings.Repeat("[", 201) + strings.Repeat("]", 201) + `}`, "", audit.Limit, "depth", "depth 202"},
-		{"any", `{"x":"` + strings.Repeat("a", 1<<20) + `"}`, "", audit.Limit, "oversize", "over 1 MiB"},
+		{"any", `{"x":` + strings.Repeat("[", 201) + strings.Repeat("]", 201) + `}`, "", audit.MalformedCall, "depth", "depth 202"},
+		{"any", `{"x":"` + strings.Repeat("a", 1<<20) + `"}`, "", audit.MalformedCall, "oversize", "over 1 MiB"},
 		{"get", `{"id":"a"}`, "user", audit.Authorization, "assistant", "the wrong role"},
 		{"nope", `{}`, "", audit.UnknownTool, "nope", "a tool that is not declared"},
 	}

@@ -80,11 +80,7 @@ func (a *Arguments) Check(call audit.Call) (json.RawMessage, *audit.Observation)
 	}
 	value, err := diff.Decode(text, diff.Limits{})
 	if err != nil {
-		family := audit.MalformedCall
-		if e, ok := errors.AsType[*diff.DecodeError](err); ok && e.Class.Oversize() {
-			family = audit.Limit
-		}
-		return nil, Invalid(family, "arguments: "+err.Error())
+		return nil, Invalid(audit.MalformedCall, "arguments: "+err.Error())
 	}
 	if value.Type() != diff.TypeObject {
 		return nil, Invalid(audit.MalformedCall, "arguments: not a JSON object")

@@ -67,7 +67,7 @@ func (e *Environment) Jail(ctx context.Context) (string, error) {
 
 // Info describes the environment.
 func (e *Environment) Info() audit.EnvironmentInfo {
-	capabilities := []audit.Capability{audit.CanDryRun, audit.CanSnapshot, audit.CanFork, audit.CanState}
+	capabilities := []audit.Capability{audit.CanDryRun, audit.CanSnapshot, audit.CanFork, audit.CanState, audit.CanSeed}
 	if len(e.spec.Tasks) > 0 {
 		capabilities = append(capabilities, audit.CanCheck)
 	}
@@ -80,12 +80,12 @@ func (e *Environment) Info() audit.EnvironmentInfo {
 // Tools lists the declared tools.
 func (e *Environment) Tools(context.Context) ([]audit.Tool, error) { return e.spec.Tools, nil }
 
-// Tasks lists the scenarios; EnvScaler's have no reference solution. seed and n
-// only cut the list.
+// Tasks lists the scenarios; EnvScaler's have no reference solution. seed plays
+// no part, n cuts the list.
 func (e *Environment) Tasks(_ context.Context, _ uint64, n int) ([]audit.Task, error) {
 	tasks := make([]audit.Task, 0, len(e.spec.Tasks))
 	for _, s := range e.spec.Tasks {
-		tasks = append(tasks, audit.Task{ID: s.ID, Prompt: s.Prompt})
+		tasks = append(tasks, audit.Task{ID: s.ID, Prompt: s.Prompt, Solution: s.Solution})
 	}
 	if n > 0 {
 		tasks = tasks[:min(n, len(tasks))]

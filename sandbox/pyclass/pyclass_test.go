@@ -14,6 +14,7 @@ import (
 
 	"understudy/audit"
 	"understudy/sandbox/pyclass"
+	"understudy/sandbox/sandboxtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -234,6 +235,25 @@ func TestChecks(t *testing.T) {
 	if before.Passed != 1 || before.Initial != 1 || after.Passed != 3 || after.Checks != 4 || after.Success() {
 		t.Errorf("before %+v, after %+v; want 1 that holds from the start, 3 after, one check that raises", before, after)
 	}
+}
+
+// TestConformance runs the suite that every environment passes.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	spec := library(t)
+	spec.Tasks[0].Solution = []audit.Call{
+		{Tool: "find_book", Arguments: json.RawMessage(`{"book_id":"b1"}`)},
+		{Tool: "lend", Arguments: json.RawMessage(`{"book_id":"b1","member_id":"m1"}`)},
+	}
+	spec.Tasks[0].Checks = spec.Tasks[0].Checks[:3] // the fourth raises
+	for i := range spec.Tools {
+		spec.Tools[i].Effect = audit.Write
+		if name := spec.Tools[i].Name; name == "find_book" || name == "weigh" {
+			spec.Tools[i].Effect = audit.Read
+		}
+	}
+	env, _ := open(t, spec)
+	sandboxtest.Test(t, env)
 }
 
 // TestLostRunnerHarmsNobody hangs, spins and exhausts memory in one session;

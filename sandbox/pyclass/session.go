@@ -73,6 +73,9 @@ func (s *session) DryRun(ctx context.Context, call audit.Call) (audit.Observatio
 func (s *session) run(ctx context.Context, op string, call audit.Call) (audit.Observation, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if ctx.Err() != nil {
+		return audit.Observation{}, context.Cause(ctx)
+	}
 	if err := s.ready(ctx); err != nil {
 		return audit.Observation{}, err
 	}

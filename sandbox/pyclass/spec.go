@@ -47,6 +47,8 @@ type Scenario struct {
 	Prompt string
 	Config json.RawMessage
 	Checks []string
+
+	Solution []audit.Call // a reference solution, where one is known
 }
 
 func (s Spec) withDefaults() Spec {

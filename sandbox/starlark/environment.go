@@ -38,6 +38,7 @@ func (d *Domain) info() audit.EnvironmentInfo {
 		Name: d.Manifest.Name, Version: d.Label(), Digest: d.Digest, Deterministic: true, Policy: d.Policy,
 		Capabilities: []audit.Capability{
 			audit.CanDryRun, audit.CanSnapshot, audit.CanFork, audit.CanState, audit.CanProbe, audit.CanCheck,
+			audit.CanSeed, audit.CanShare,
 		},
 	}
 }
