@@ -237,6 +237,12 @@ func TestBaseline(t *testing.T) {
 			}
 		})
 	}
+	few := evidence(tool("pay", audit.FigureLeafF1, 2, 50, 50))
+	few.Baseline, few.BaselineCounts = new(facts("r0")), []audit.ToolCounts{tool("pay", audit.FigureLeafF1, 2, 50, 50)}
+	once := load(t, "looks: once\nbaseline: auto\ndefaults: {leaf_f1: {allowed_decrease: 0.05}}")
+	if v := decide(once, few); v.Status != gate.Inconclusive {
+		t.Errorf("%s: two groups that agree prove nothing", v.Line)
+	}
 	unmatched := evidence(tool("pay", audit.FigureLeafF1, 200, 10, 9))
 	other := tool("pay", audit.FigureLeafF1, 200, 10, 9)
 	for i := range other.Groups[audit.FigureLeafF1] {
