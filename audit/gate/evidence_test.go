@@ -1,0 +1,102 @@
+package gate_test
+
+import (
+	"encoding/json"
+	"maps"
+	"strings"
+	"testing"
+
+	"understudy/audit"
+	"understudy/audit/gate"
+	"understudy/audit/stat"
+)
+
+func TestBadCountsAreAnError(t *testing.T) {
+	for name, c := range map[string]stat.Cluster{
+		"NaN":           {Group: "g", N: 1, Weight: 1, Sum: nan()},
+		"negative":      {Group: "g", N: 1, Weight: -1, Sum: 0},
+		"more than all": {Group: "g", N: 1, Weight: 1, Sum: 2},
+	} {
+		bad := tool("pay", audit.FigureFSR, 99, 1, 0)
+		bad.Groups[audit.FigureFSR] = append(bad.Groups[audit.FigureFSR], c)
+		if v := decide(load(t, "defaults: {fsr: {max: 0.05}}"), evidence(bad)); v.Status != gate.Error || v.ExitCode != gate.ExitInfrastructure {
+			t.Errorf("%s: %s, want ERROR", name, v.Line)
+		}
+		s := source{runs: map[string]audit.RunFacts{"r1": facts("r1")}, counts: map[string][]audit.ToolCounts{"r1": {bad}}}
+		_, err := gate.Collect(t.Context(), s, load(t, "defaults: {fsr: {max: 0.05}}"), "r1", "")
+		if err == nil || gate.ExitCode(nil, err) != gate.ExitInfrastructure {
+			t.Errorf("%s: collect says %v", name, err)
+		}
+	}
+}
+
+func nan() float64 {
+	zero := 0.
+	return zero / zero
+}
+
+func TestCollect(t *testing.T) {
+	base := source{
+		runs:   map[string]audit.RunFacts{"r1": facts("r1"), "r0": facts("r0"), "tag:last": facts("r0")},
+		counts: map[string][]audit.ToolCounts{"r1": {tool("pay", audit.FigureFSR, 3, 1, 0)}, "r0": {tool("pay", audit.FigureFSR, 3, 1, 0)}},
+	}
+	change := func(edit func(*audit.RunFacts)) source {
+		s := source{runs: maps.Clone(base.runs), counts: base.counts}
+		f := facts("r0")
+		edit(&f)
+		s.runs["r0"] = f
+		return s
+	}
+	p := load(t, "defaults: {fsr: {max: 0.05}}")
+	for _, row := range []struct {
+		name          string
+		source        source
+		run, baseline string
+		exit          int
+		says          string
+	}{
+		{"plain", base, "r1", "", 0, ""},
+		{"baseline", base, "r1", "r0", 0, ""},
+		{"tag", base, "r1", "tag:last", 0, ""},
+		{"auto without any", base, "r1", "auto", 0, ""},
+		{"no run", base, "r7", "", gate.ExitUsage, `no run "r7"`},
+		{"no baseline", base, "r1", "r7", gate.ExitUsage, `no run "r7"`},
+		{"other version", change(func(f *audit.RunFacts) { f.Environments[0].Version = "2" }), "r1", "r0", gate.ExitUsage, "retail@2"},
+		{"other digest", change(func(f *audit.RunFacts) { f.Environments[0].Digest = audit.Digest{2} }), "r1", "r0", gate.ExitUsage, "0200000000"},
+		{"other wire API", change(func(f *audit.RunFacts) { f.WireAPIs = []string{"responses"} }), "r1", "r0", gate.ExitUsage, "wire API responses"},
+		{"other world", change(func(f *audit.RunFacts) { f.Environments[0].Name = "airline" }), "r1", "r0", gate.ExitUsage, "share no environment"},
+		{"store down", source{err: &audit.Error{Code: audit.CodeInfrastructure, Message: "down"}}, "r1", "", gate.ExitInfrastructure, "down"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			e, err := gate.Collect(t.Context(), row.source, p, row.run, row.baseline)
+			if (err == nil) != (row.says == "") || err != nil && (gate.ExitCode(nil, err) != row.exit || !strings.Contains(err.Error(), row.says)) {
+				t.Fatalf("error %v (exit %d), want %q (exit %d)", err, gate.ExitCode(nil, err), row.says, row.exit)
+			}
+			if row.name == "auto without any" && len(e.Notes) != 1 {
+				t.Errorf("notes %q do not say that there is nothing to compare with", e.Notes)
+			}
+		})
+	}
+}
+
+func TestInventedToolsAreOne(t *testing.T) {
+	made := func(name string) audit.ToolCounts {
+		c := tool(name, audit.FigureFSR, 70, 1, 0)
+		c.Unknown = 70
+		return c
+	}
+	s := source{
+		runs:   map[string]audit.RunFacts{"r1": facts("r1")},
+		counts: map[string][]audit.ToolCounts{"r1": {made("pay_now"), made("pay_please"), tool("pay", audit.FigureFSR, 120, 1, 0)}},
+	}
+	p := load(t, "defaults: {fsr: {max: 0.05}}")
+	e, err := gate.Collect(t.Context(), s, p, "r1", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := decide(p, e)
+	if len(v.Checks) != 2 || v.Checks[0].Tool != gate.UnknownTools || v.Checks[0].Estimate.N != 140 {
+		text, _ := json.MarshalIndent(v.Checks, "", " ")
+		t.Errorf("want one check for all invented tools, got %s", text)
+	}
+}
