@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"understudy/audit"
@@ -14,15 +15,18 @@ import (
 )
 
 // buyer buys samples for a run: canaries that call the tool, or tasks whose
-// reference solution does. What it makes depends on the order and on how far the
-// run has come, so that an order that is repeated while it is still open makes
-// the same episodes, and the ledger takes each in once.
+// reference solution does. The ledger takes in what the run lacks, and keeps
+// what was ordered.
 type buyer struct {
 	ledger *ledger.Ledger
 	envs   *environments
 }
 
 var _ audit.Scheduler = buyer{}
+
+// mostCandidates bounds what one order may make, whatever a gate asks for: each
+// canary is executed once to see it refused.
+const mostCandidates = 20_000
 
 func (g gateFlags) buyMissing(ctx context.Context, inv *invocation, l *ledger.Ledger, v *gate.Verdict) (err error) {
 	envs := newEnvironments(inv.config)
@@ -48,11 +52,11 @@ func (b buyer) Schedule(ctx context.Context, run string, orders []audit.Order) (
 		if err != nil {
 			return total, err
 		}
-		n, err := b.ledger.Enqueue(ctx, run, episodes)
+		n, err := b.ledger.Fulfil(ctx, run, order, episodes)
+		total += n
 		if err != nil {
 			return total, err
 		}
-		total += n // each episode calls the tool once at least
 	}
 	return total, nil
 }
@@ -71,36 +75,21 @@ func (b buyer) episodes(ctx context.Context, run audit.Run, order audit.Order) (
 	// Far more than asked for, because most call other tools.
 	if order.Mode == audit.Canary || order.Figure == audit.FigureFSR {
 		flags.mode = string(audit.Canary)
-		live.canaries = 40 * order.Calls
+		live.canaries = min(40*order.Calls, mostCandidates)
 	} else {
-		live.tasks = 20 * order.Calls
+		live.tasks = min(20*order.Calls, mostCandidates)
 	}
-	all, err := live.episodes(ctx, env, flags)
-	if err != nil {
-		return nil, err
+	episodes, err := live.episodes(ctx, env, flags)
+	for i := range episodes {
+		episodes[i].Checkpoint = run.Checkpoint
 	}
-	var chosen []audit.Episode
-	for _, e := range all {
-		if len(chosen) < order.Calls && callsTool(e, order.Tool) {
-			e.Checkpoint = run.Checkpoint
-			chosen = append(chosen, e)
-		}
-	}
-	return chosen, nil
+	return episodes, err
 }
 
-// callsTool reports whether the episode audits a call of the tool.
-func callsTool(e audit.Episode, tool string) bool {
-	for _, a := range e.Actions {
-		if a.Call.Tool == tool && !a.Replay {
-			return true
-		}
-	}
-	return false
-}
-
+// orderSeed depends on how far the run has come, so that another order of the
+// same calls meets others.
 func orderSeed(run audit.Run, order audit.Order) uint64 {
-	digest := sha256Of(run.Name, fmt.Sprint(run.Results), order.Tool, string(order.Mode), string(order.Figure))
+	digest := sha256Of(run.Name, strconv.Itoa(run.Results), order.Tool, string(order.Mode), string(order.Figure))
 	return binary.BigEndian.Uint64(digest[:])
 }
 

@@ -7,7 +7,7 @@ import (
 	"understudy/audit"
 )
 
-func TestScheduleBuysEachCallOnce(t *testing.T) {
+func TestFulfilBuysEachCallOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var canaries []audit.Episode
@@ -17,9 +17,6 @@ func TestScheduleBuysEachCallOnce(t *testing.T) {
 		e.Actions[0].Call.Tool, e.Actions[0].Rehearsal = "cancel_order", nil
 		e.Actions[0].Canary = &audit.CanaryLabel{Mutation: "unknown_id", Level: audit.DomainLevel, Family: audit.NotFound}
 		canaries = append(canaries, e)
-	}
-	if _, err := b.AddCanaries(t.Context(), "1", canaries); err != nil {
-		t.Fatal(err)
 	}
 	live := newEpisode(1, 3)
 	for i := range live.Actions {
@@ -40,22 +37,25 @@ func TestScheduleBuysEachCallOnce(t *testing.T) {
 	fsr := audit.Order{Environment: "shop", Version: "1", Tool: "cancel_order", Mode: audit.Canary, Figure: audit.FigureFSR, Calls: 3}
 	leaf := audit.Order{Environment: "shop", Tool: "get_order", Mode: audit.Forced, Figure: audit.FigureLeafF1, Calls: 100}
 	for _, row := range []struct {
-		order  audit.Order
-		want   int
-		reason string
+		order      audit.Order
+		candidates []audit.Episode
+		want       int
+		reason     string
 	}{
-		{fsr, 3, "three of five canaries"},
-		{fsr, 0, "the order is still open"},
-		{leaf, 3, "the live episode once more, and no recorded one"},
-		{leaf, 0, "the order is still open"},
-		{audit.Order{Environment: "shop", Tool: "no_such_tool", Mode: audit.Forced, Figure: audit.FigureLeafF1, Calls: 1}, 0, "no source"},
+		{fsr, canaries, 3, "three of five candidates"},
+		{fsr, canaries, 0, "the order is still open"},
+		{leaf, nil, 3, "the live episode once more, and no recorded one"},
+		{leaf, nil, 0, "the order is still open"},
+		{leaf, canaries, 0, "nor do candidates help an open order"},
+		{audit.Order{Environment: "shop", Tool: "cancel_order", Mode: audit.Canary, Figure: audit.FigureErrorFamily, Calls: 9}, canaries, 2, "two of the candidates are new to the run"},
+		{audit.Order{Environment: "shop", Tool: "no_such_tool", Mode: audit.Forced, Figure: audit.FigureLeafF1, Calls: 1}, canaries, 0, "no source"},
 	} {
-		got, err := b.Schedule(t.Context(), b.run, []audit.Order{row.order})
+		got, err := b.Fulfil(t.Context(), b.run, row.order, row.candidates)
 		if err != nil || got != row.want {
 			t.Errorf("%s of %s: queued %d, %v; want %d: %s", row.order.Figure, row.order.Tool, got, err, row.want, row.reason)
 		}
 	}
-	if r := b.verify(t); r.Open != 4 {
-		t.Errorf("%d open episodes, want 3 canaries and the live one", r.Open)
+	if r := b.verify(t); r.Open != 6 {
+		t.Errorf("%d open episodes, want 5 canaries and the live one", r.Open)
 	}
 }
