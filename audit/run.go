@@ -72,3 +72,18 @@ type PairFilter struct {
 	MinSeverity Severity `json:"min_severity,omitempty"` // masked pairs have none
 	Masked      *bool    `json:"masked,omitempty"`
 }
+
+// GateRecord is one decision of a gate, as the ledger keeps it.
+type GateRecord struct {
+	Run          string          `json:"run"`
+	Decided      time.Time       `json:"decided"`
+	Status       string          `json:"status"`             // PASS, FAIL, INCONCLUSIVE or ERROR
+	PolicyDigest string          `json:"policy_digest"`      // of the gate policy's text
+	Document     json.RawMessage `json:"document,omitempty"` // recomputes the verdict; left out in lists
+}
+
+// GateFilter narrows a history of gates; empty fields do not.
+type GateFilter struct {
+	Run          string `json:"run,omitempty"`
+	PolicyDigest string `json:"policy_digest,omitempty"`
+}

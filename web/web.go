@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+
+	"understudy/audit"
+	"understudy/audit/gate"
 )
 
 // readyTimeout is how long a readiness question may take: shorter than the
@@ -19,6 +22,9 @@ const readyTimeout = 2 * time.Second
 type Config struct {
 	Version string
 	Ready   func(ctx context.Context) error // nil while requests can be served
+	Figures audit.FigureSource              // what gates decide on
+	Gates   Gates
+	Decided func(ctx context.Context, v *gate.Verdict) // told of each decision; nil: nobody is
 	Logger  *slog.Logger
 }
 
@@ -30,6 +36,9 @@ func New(cfg Config) http.Handler {
 	engine.GET("/healthz", func(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"status": "ok"}) })
 	engine.GET("/version", func(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"version": cfg.Version}) })
 	engine.GET("/readyz", cfg.readyz)
+	engine.POST("/v1/gates", cfg.postGate)
+	engine.GET("/v1/gates", cfg.getGates)
+	engine.GET("/v1/gate", cfg.getGate)
 	return engine
 }
 

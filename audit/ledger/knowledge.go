@@ -151,15 +151,3 @@ func (l *Ledger) Checkpoint(ctx context.Context, policy string, step int64, dige
 	}
 	return nil
 }
-
-// SaveGate keeps a gate's decision about a run; the document recomputes it.
-func (l *Ledger) SaveGate(ctx context.Context, run, verdict string, document []byte) error {
-	id, err := l.runID(ctx, run)
-	if err != nil {
-		return err
-	}
-	if _, err := l.pool.Exec(ctx, `INSERT INTO gate_verdict (run, decided_at, verdict, document) VALUES ($1, clock_timestamp(), $2, $3)`, id, verdict, document); err != nil {
-		return fmt.Errorf("save the gate's verdict on %q: %w", run, err)
-	}
-	return nil
-}

@@ -122,7 +122,7 @@ func TestBaselinesAreFound(t *testing.T) {
 	}
 	for run, verdicts := range map[string][]string{b.run: {"FAIL", "PASS"}, "run-2": {"PASS", "FAIL"}} {
 		for _, v := range verdicts {
-			if err := b.SaveGate(t.Context(), run, v, []byte("{}")); err != nil {
+			if err := b.SaveGate(t.Context(), audit.GateRecord{Run: run, Status: v, Document: []byte("{}")}); err != nil {
 				t.Fatal(err)
 			}
 		}

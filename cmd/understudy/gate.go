@@ -123,9 +123,11 @@ func (g gateFlags) decide(ctx context.Context, inv *invocation, l *ledger.Ledger
 	if err != nil {
 		return err
 	}
-	if err := l.SaveGate(ctx, evidence.Run.ID, string(v.Status), document); err != nil {
+	record := audit.GateRecord{Run: evidence.Run.ID, Status: string(v.Status), PolicyDigest: v.Policy.Digest, Document: document}
+	if err := l.SaveGate(ctx, record); err != nil {
 		return err
 	}
+	announceRegression(ctx, inv.config, inv.log, l, v)
 	if err := writeReports(inv, p, v); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
@@ -22,9 +23,10 @@ type pipeline struct {
 	envs    *environments
 	auditor *audit.Auditor
 
-	relay   *queue.Relay
-	sweeper *queue.Sweeper
-	worker  *queue.Worker
+	rehearses bool // a policy is at hand
+	relay     *queue.Relay
+	sweeper   *queue.Sweeper
+	worker    *queue.Worker
 }
 
 // pipelineConfig is what differs between the commands that run a pipeline.
@@ -35,7 +37,7 @@ type pipelineConfig struct {
 }
 
 func newPipeline(r *resources, cfg Config, log *slog.Logger, pc pipelineConfig) (*pipeline, error) {
-	p := &pipeline{envs: newEnvironments(cfg)}
+	p := &pipeline{envs: newEnvironments(cfg), rehearses: pc.rehearser != nil}
 	var err error
 	if p.ledger, err = ledger.New(r.pool, ledger.Config{}); err != nil {
 		return nil, err
@@ -61,8 +63,22 @@ func newPipeline(r *resources, cfg Config, log *slog.Logger, pc pipelineConfig) 
 	return p, err
 }
 
+// handle audits one episode. One that waits for a policy's rehearsals is left to
+// a worker that has a policy.
 func (p *pipeline) handle(ctx context.Context, episode audit.Episode) ([]audit.Pair, error) {
+	if !p.rehearses && needsPolicy(&episode) {
+		return nil, &audit.FaultError{Fault: audit.FaultTransient, Err: &audit.Error{
+			Code: audit.CodeInfrastructure, Message: "episode " + episode.ID + " brings no rehearsal, and this worker has no policy to ask",
+			Hint: "run a worker with --policy URL",
+		}}
+	}
 	return p.auditor.Episode(ctx, &episode)
+}
+
+// needsPolicy reports whether an episode holds neither a rehearsal nor a recorded
+// answer: a policy is to be audited live.
+func needsPolicy(e *audit.Episode) bool {
+	return !slices.ContainsFunc(e.Actions, func(a audit.Action) bool { return a.Rehearsal != nil || a.Recorded != nil })
 }
 
 // run works until ctx ends, then finishes what it holds.

@@ -4,20 +4,44 @@ import (
 	"context"
 	"errors"
 	"flag"
+
+	"golang.org/x/sync/errgroup"
 )
 
 func serveCommand() command {
 	return command{
 		name: "serve", summary: "run the service: API, dashboard, ledger and transport",
 		example: "understudy serve --listen 0.0.0.0:8080",
-		setup:   func(*flag.FlagSet) runFunc { return serve },
+		setup: func(fs *flag.FlagSet) runFunc {
+			var p policyFlags
+			p.register(fs)
+			work := fs.Bool("work", true, "audit queued episodes in this process, too")
+			return func(ctx context.Context, inv *invocation) error { return serve(ctx, inv, p, *work) }
+		},
 	}
 }
 
-func serve(ctx context.Context, inv *invocation) error {
+// serve runs the service and, unless told otherwise, a worker beside it.
+func serve(ctx context.Context, inv *invocation, pf policyFlags, work bool) (err error) {
+	rehearser, err := pf.rehearser(inv.config)
+	if err != nil {
+		return err
+	}
 	m := &Main{Config: inv.config, Logger: inv.log}
 	if err := m.Run(ctx); err != nil {
 		return err
 	}
-	return errors.Join(m.Wait(ctx), m.Close(ctx))
+	defer func() { err = errors.Join(err, m.Close(ctx)) }()
+	if !work {
+		return m.Wait(ctx)
+	}
+	p, err := newPipeline(m.resources, inv.config, inv.log, pipelineConfig{rehearser: rehearser, rehearsals: pf.k})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return p.run(ctx) })
+	group.Go(func() error { return m.Wait(ctx) })
+	return group.Wait()
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"understudy/audit"
+	"understudy/audit/gate"
+	"understudy/audit/ledger"
 	"understudy/web"
 )
 
@@ -42,8 +44,15 @@ func (m *Main) Run(ctx context.Context) error {
 	if err := recordConfiguration(ctx, m.resources.pool, m.Config); err != nil {
 		return errors.Join(err, m.listener.Close(), m.resources.close(ctx))
 	}
+	l, err := ledger.New(m.resources.pool, ledger.Config{})
+	if err != nil {
+		return errors.Join(err, m.listener.Close(), m.resources.close(ctx))
+	}
 	m.server = &http.Server{
-		Handler:           web.New(web.Config{Version: versionText(), Ready: m.ready, Logger: m.Logger}),
+		Handler: web.New(web.Config{
+			Version: versionText(), Ready: m.ready, Logger: m.Logger, Figures: l, Gates: l,
+			Decided: func(ctx context.Context, v *gate.Verdict) { announceRegression(ctx, m.Config, m.Logger, l, v) },
+		}),
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          slog.NewLogLogger(m.Logger.Handler(), slog.LevelWarn),
 	}
