@@ -1,9 +1,33 @@
 package main
 
 import (
+	"context"
 	"io"
 	"time"
+
+	"understudy/audit"
+	"understudy/audit/gate"
+	"understudy/audit/ledger"
 )
+
+// RecordGate keeps a verdict in m's ledger and announces it as a gate would.
+func RecordGate(ctx context.Context, m *Main, status string) error {
+	l, err := ledger.New(m.resources.pool, ledger.Config{})
+	if err != nil {
+		return err
+	}
+	const run, digest = "gated", "d"
+	if _, err := l.CreateRun(ctx, audit.NewRun{Name: run}); err != nil && audit.ErrorCode(err) != audit.CodeConflict {
+		return err
+	}
+	if err := l.SaveGate(ctx, audit.GateRecord{Run: run, Status: status, PolicyDigest: digest, Document: []byte("{}")}); err != nil {
+		return err
+	}
+	announceRegression(ctx, m.Config, m.Logger, l, &gate.Verdict{
+		Status: gate.Status(status), Policy: gate.PolicyText{Digest: digest}, Evidence: &gate.Evidence{Run: audit.RunFacts{ID: run}},
+	})
+	return nil
+}
 
 // Execute is the program, for tests that run their own binary as understudy.
 func Execute() { main() }

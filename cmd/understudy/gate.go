@@ -219,12 +219,8 @@ func (g gateFlags) init(ctx context.Context, inv *invocation, l *ledger.Ledger) 
 	return err
 }
 
-// selftestTasks and selftestCanaries are enough for every tool of a domain to be
-// called and refused.
-const (
-	selftestTasks    = 40
-	selftestCanaries = 120
-)
+// selftestTasks is enough for every tool of a domain to be called and refused.
+const selftestTasks = 60
 
 func (g gateFlags) selftest(ctx context.Context, inv *invocation) (err error) {
 	text := gate.Starting()
@@ -243,12 +239,11 @@ func (g gateFlags) selftest(ctx context.Context, inv *invocation) (err error) {
 	if err != nil {
 		return err
 	}
-	flags := importFlags{environment: g.environment, policyName: "selftest", mode: string(audit.Open)}
-	episodes, err := liveFlags{tasks: selftestTasks, canaries: selftestCanaries, seed: 1}.episodes(ctx, env, flags)
+	world, err := gate.NewWorld(ctx, env, 1, selftestTasks)
 	if err != nil {
 		return err
 	}
-	trials, err := gate.Selftest(ctx, p, gate.World{Environment: env, Episodes: episodes}, time.Now())
+	trials, err := gate.Selftest(ctx, p, world, time.Now())
 	for i := range trials {
 		t := &trials[i]
 		word := "ok   "
