@@ -24,9 +24,11 @@ func domain(tb testing.TB, body string) (*starlark.Domain, error) {
 	return starlark.Load(fsys, "x", starlark.Options{Limits: starlark.Limits{Wall: 500 * time.Millisecond}})
 }
 
+type attack struct{ name, body, reason string }
+
 // attacks are snippets that hang or exhaust plain Starlark, one reason each.
-func attacks() []struct{ name, body, reason string } {
-	return []struct{ name, body, reason string }{
+func attacks() []attack {
+	return []attack{
 		{"loop", "x = 0\nfor i in range(1000000):\n    for j in range(1000000):\n        x = i", "more steps than a call has"},
 		{"range product", "return max(range(1 << 33))", "one step that runs for a minute"},
 		{"all of a range", "return all(range(1, 1 << 33))", "one step that runs for a minute"},
@@ -77,10 +79,42 @@ func attacks() []struct{ name, body, reason string } {
 	}
 }
 
+// longAttacks are snippets that once outlasted the guard: native loops over long
+// values, arguments that hide from their charge, and texts of errors.
+func longAttacks() []attack {
+	return []attack{
+		{"sort of long texts", "a = \"x\" * 12000000\nl = [a + \"a\", a + \"b\"] * 200000\nreturn len(sorted(l))", "two thousand seconds of comparing in one step"},
+		{"sort by long texts", "a = \"x\" * 12000000\nl = [a + \"a\", a + \"b\"]\nreturn len(sorted(range(200000), key=lambda i: l[i % 2]))", "the keys are what is compared"},
+		{"maximum of long texts", "a = \"x\" * 12000000\nl = [a + \"a\", a + \"b\"] * 200000\nreturn len(max(l))", "minutes in one step"},
+		{"search among long texts", "a = \"x\" * 12000000\nreturn (a + \"a\") in [a + \"b\"] * 400000", "minutes in one step"},
+		{"search among long lists", "a = [0] * 100000\nreturn (a + [1]) in [a + [2]] * 100000", "minutes in one step"},
+		{"dict of long texts", "a = \"x\" * 12000000\nreturn len(dict([(a, 1)] * 100000))", "a key is hashed each time"},
+		{"update with long texts", "a = \"x\" * 12000000\nd = {}\nd.update([(a, 1)] * 100000)", "a key is hashed each time"},
+		{"key of long texts", "a = \"x\" * 12000000\nreturn {(a,) * 9999: 1}", "a key is all of its parts"},
+		{"int by name", "return int(x=\"9\" * 30000000)", "quadratic to read"},
+		{"sort by name", "return len([sorted(iterable=range(1000000)) for i in range(1000)])", "16 MB a step"},
+		{"list of code points", "c = (\"a\" * 1000000).codepoints()\nreturn len([list(c) for i in range(1000)])", "an iterable that does not know its length"},
+		{"spread of code points", "c = (\"a\" * 1000000).codepoints()\ndef f(*a):\n    return a\nreturn len([f(*c) for i in range(1000)])", "an iterable that does not know its length"},
+		{"find all by a built-in", "l = [1] * 1000000\nreturn len([find_all(l, bool) for i in range(1000)])", "a function that takes no steps"},
+		{"fail with shared lists", "x = [1]\nfor i in range(60):\n    x = [x, x]\nfail(x)", "an error's text can be exponential"},
+		{"print shared lists", "x = [1]\nfor i in range(60):\n    x = [x, x]\nprint(x)", "fits"},
+		{"slice by shared lists", "x = [1]\nfor i in range(60):\n    x = [x, x]\nreturn [1][0:1:x]", "an error's text can be exponential"},
+		{"round by shared lists", "x = [1]\nfor i in range(60):\n    x = [x, x]\nreturn round(1, x)", "an error's text can be exponential"},
+		{"error of shared lists", "x = [1]\nfor i in range(60):\n    x = [x, x]\nerror(x, \"no\")", "an error's text can be exponential"},
+		{"error about shared lists", "x = [1]\nfor i in range(60):\n    x = [x, x]\nerror(\"conflict\", \"no\", about=x)", "exponential in the number of levels"},
+		{"store at shared lists", "x = [1]\nfor i in range(60):\n    x = [x, x]\ndb[(x,)] = 1", "an error's text can be exponential"},
+		{"enum of shared lists", "x = [1]\nfor i in range(60):\n    x = [x, x]\nenum(x)", "exponential in the number of levels"},
+		{"weights of shared lists", "x = [1]\nfor i in range(60):\n    x = [x, x]\nseeded(1).weighted([x])", "an error's text can be exponential"},
+		{"shuffle", "g = seeded(1)\nl = [1] * 1000000\nreturn len([g.shuffle(l) for i in range(1000)])", "16 MB a step"},
+		{"text of control characters", "return len(repr(\"\\x00\" * 30000000))", "four bytes for one"},
+		{"union with the state", "db[\"b\"] = [0] * 100000\nreturn len([db | {} for i in range(1000)])", "a copy of the whole state a step"},
+	}
+}
+
 // TestAttacks runs every attack on one call: it must end within bounded time and
 // memory, and leave the state as it was.
 func TestAttacks(t *testing.T) {
-	for _, tt := range attacks() {
+	for _, tt := range append(attacks(), longAttacks()...) {
 		t.Run(tt.name, func(t *testing.T) {
 			d, err := domain(t, tt.body)
 			if err != nil {

@@ -14,9 +14,12 @@ const (
 	slotBytes   = 16      // of an element in a list
 	dictBytes   = 512     // of an empty dict
 	maxBits     = 4096    // of an integer
-	maxKey      = 10_000  // values in a tuple that is hashed
+	maxKey      = 10_000  // values in a tuple that is hashed; a long text counts for several
 	maxRange    = 1 << 20 // elements of a range
-	maxCompares = 1 << 26 // values visited by one sort
+	maxCompares = 1 << 26 // bytes of two values that are put in order
+	maxVisits   = 1 << 24 // values visited by one search for an equal one
+	textToil    = 128     // bytes of a text that are hashed or compared in a sixteenth of a step
+	textPart    = 1 << 10 // bytes of a text that count as one part of a key
 )
 
 var (
@@ -24,7 +27,8 @@ var (
 	errKeySize  = fmt.Errorf("a key of more than %d parts", maxKey)
 	errNested   = fmt.Errorf("a value of more than %d levels", state.MaxDepth)
 	errMemory   = errors.New("memory limit")
-	errCompares = errors.New("the values are too large to sort")
+	errCompares = errors.New("the values are too large to compare")
+	errSteps    = errors.New("too many steps")
 )
 
 // spend charges n bytes to the call.
@@ -73,7 +77,7 @@ func (w *scale) add(v starlark.Value, depth int) error {
 	w.left -= slotBytes
 	switch v := v.(type) {
 	case starlark.String:
-		w.left -= int64(len(v))
+		w.left -= int64(len(v) + 5*controls(string(v)))
 	case starlark.Int:
 		if _, small := v.Int64(); !small {
 			w.left -= int64(v.BigInt().BitLen()) / 3
@@ -112,6 +116,35 @@ func (w *scale) add(v starlark.Value, depth int) error {
 	return nil
 }
 
+// controls counts the bytes that are six long when a text is printed.
+func controls(s string) (n int) {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] == 0x7f {
+			n++
+		}
+	}
+	return n
+}
+
+// count is the number of v's elements, 0 of what has none. What does not know its
+// length is counted.
+func count(v starlark.Value) int {
+	if n := starlark.Len(v); n >= 0 {
+		return n
+	}
+	it, ok := v.(starlark.Iterable)
+	if !ok {
+		return 0
+	}
+	i := it.Iterate()
+	defer i.Done()
+	n := 0
+	for e := starlark.Value(nil); i.Next(&e); {
+		n++
+	}
+	return n
+}
+
 // hashable refuses a tuple whose hash would take long.
 func hashable(v starlark.Value) error {
 	if t, ok := v.(starlark.Tuple); ok {
@@ -127,8 +160,13 @@ func countParts(t starlark.Tuple, left *int) bool {
 		if *left--; *left < 0 {
 			return false
 		}
-		if nested, ok := e.(starlark.Tuple); ok && !countParts(nested, left) {
-			return false
+		switch e := e.(type) {
+		case starlark.Tuple:
+			if !countParts(e, left) {
+				return false
+			}
+		case starlark.String:
+			*left -= len(e) / textPart
 		}
 	}
 	return true

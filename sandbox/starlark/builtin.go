@@ -90,6 +90,9 @@ func builtinError(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tu
 	if len(kwargs) > 0 {
 		details := starlark.NewDict(len(kwargs))
 		for _, kv := range kwargs {
+			if err := charge(thread, kv[1]); err != nil {
+				return nil, err
+			}
 			_ = details.SetKey(kv[0], kv[1]) // keyword names hash
 		}
 		if e.details, err = state.Freeze(details); err != nil {
@@ -142,7 +145,10 @@ func builtinFindAll(thread *starlark.Thread, b *starlark.Builtin, args starlark.
 		found = append(found, v)
 		return true
 	})
-	return starlark.NewList(found), err
+	if err != nil {
+		return nil, err
+	}
+	return starlark.NewList(found), runOf(thread).spendSlots(len(found), slotBytes)
 }
 
 func search(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple, hit func(starlark.Value) bool) error {
@@ -163,6 +169,9 @@ func search(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, k
 			v = w
 		}
 		arg[0] = v
+		if err := runOf(thread).toil(16); err != nil { // fn may be a built-in, which takes no step
+			return err
+		}
 		is, err := starlark.Call(thread, fn, arg, nil)
 		if err != nil {
 			return err

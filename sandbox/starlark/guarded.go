@@ -3,7 +3,6 @@ package starlark
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"strings"
 
 	"go.starlark.net/starlark"
@@ -17,7 +16,7 @@ func addGuarded(scope starlark.StringDict) {
 	addOperators(scope)
 	for name, cost := range map[string]func(*run, starlark.Tuple) error{
 		"list": costOfElements, "tuple": costOfElements, "reversed": costOfElements, "zip": costOfElements, "enumerate": costOfElements,
-		"sorted": costOfSort, "min": costOfSort, "max": costOfSort, "dict": costOfDict, "any": nil, "all": nil, "len": nil,
+		"dict": costOfDict, "any": nil, "all": nil, "len": nil,
 		"int": costOfNumber, "float": costOfNumber,
 	} {
 		scope[name] = guardedUniversal(name, cost)
@@ -25,6 +24,11 @@ func addGuarded(scope starlark.StringDict) {
 	scope["range"] = starlark.NewBuiltin("range", guardedRange)
 	scope["str"] = starlark.NewBuiltin("str", builtinText)
 	scope["repr"] = starlark.NewBuiltin("repr", builtinReprPy)
+	scope["sorted"] = starlark.NewBuiltin("sorted", builtinSorted)
+	scope["min"] = starlark.NewBuiltin("min", builtinExtreme)
+	scope["max"] = starlark.NewBuiltin("max", builtinExtreme)
+	scope["print"] = starlark.NewBuiltin("print", builtinPrint)
+	scope["fail"] = starlark.NewBuiltin("fail", builtinFail)
 	scope["type"] = starlark.NewBuiltin("type", guardedType)
 	scope["$method"] = starlark.NewBuiltin("method", guardedMethod)
 	for _, name := range []string{"getattr", "dir", "hash", "bytes", "set"} {
@@ -38,6 +42,11 @@ func addGuarded(scope starlark.StringDict) {
 func guardedUniversal(name string, cost func(*run, starlark.Tuple) error) *starlark.Builtin {
 	inner := starlark.Universe[name].(*starlark.Builtin)
 	return starlark.NewBuiltin(name, func(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+		for _, kv := range kwargs {
+			if key := string(kv[0].(starlark.String)); name != "dict" && key != "base" { // a cost looks at positions
+				return nil, fmt.Errorf("%s: give %s by its position, not by name", name, key)
+			}
+		}
 		if cost != nil {
 			if err := cost(runOf(thread), args); err != nil {
 				return nil, err
@@ -49,42 +58,9 @@ func guardedUniversal(name string, cost func(*run, starlark.Tuple) error) *starl
 
 func costOfElements(r *run, args starlark.Tuple) error {
 	for _, a := range args {
-		if err := r.spendSlots(max(starlark.Len(a), 0), 4*slotBytes); err != nil {
+		if err := r.spendSlots(count(a), 4*slotBytes); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// costOfSort bounds the comparisons of sorted, min and max.
-func costOfSort(r *run, args starlark.Tuple) error {
-	if len(args) != 1 {
-		for _, a := range args {
-			if err := cheapToCompare(a); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	n := max(starlark.Len(args[0]), 0)
-	if err := r.spendSlots(n, slotBytes); err != nil {
-		return err
-	}
-	widest := int64(0)
-	if seq, ok := args[0].(starlark.Indexable); ok {
-		for i := range n {
-			switch e := seq.Index(i).(type) {
-			case starlark.Tuple, *starlark.List:
-				size, err := weigh(e, maxCompares)
-				if err != nil {
-					return errCompares
-				}
-				widest = max(widest, size)
-			}
-		}
-	}
-	if widest*int64(n)*int64(bits.Len(uint(n))) > maxCompares {
-		return errCompares
 	}
 	return nil
 }
@@ -96,14 +72,14 @@ func costOfDict(r *run, args starlark.Tuple) error {
 	if len(args) == 0 {
 		return nil
 	}
-	if err := r.spendSlots(max(starlark.Len(args[0]), 0), 8*slotBytes); err != nil {
+	if err := r.spendSlots(count(args[0]), 8*slotBytes); err != nil {
 		return err
 	}
-	return hashableKeys(args[0])
+	return r.hashableKeys(args[0])
 }
 
-// hashableKeys checks the keys of a list of pairs.
-func hashableKeys(v starlark.Value) error {
+// hashableKeys checks the keys of a list of pairs, and charges the long ones.
+func (r *run) hashableKeys(v starlark.Value) error {
 	if _, ok := v.(starlark.IterableMapping); ok {
 		return nil // its keys were hashed before
 	}
@@ -113,7 +89,11 @@ func hashableKeys(v starlark.Value) error {
 	}
 	for i := range pairs.Len() {
 		if pair, ok := pairs.Index(i).(starlark.Indexable); ok && pair.Len() > 0 {
-			if err := hashable(pair.Index(0)); err != nil {
+			key := pair.Index(0)
+			if err := hashable(key); err != nil {
+				return err
+			}
+			if err := r.toil(1 + max(starlark.Len(key), 0)/textToil); err != nil {
 				return err
 			}
 		}
@@ -140,6 +120,23 @@ func guardedRange(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tu
 		return nil, fmt.Errorf("range: %d elements; the limit is %d", n, maxRange)
 	}
 	return v, nil
+}
+
+// builtinPrint prints nothing: a domain has nobody to print to.
+func builtinPrint(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error) {
+	return starlark.None, nil
+}
+
+// builtinFail is fail(*args): the domain's own fault, with what it says.
+func builtinFail(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
+	texts := make([]string, len(args))
+	for i, v := range args {
+		if err := charge(thread, v); err != nil {
+			return nil, fmt.Errorf("%s: %w", b.Name(), err)
+		}
+		texts[i] = pyText(v)
+	}
+	return nil, errors.New("fail: " + strings.Join(texts, " "))
 }
 
 // guardedType names live handles as what they stand for.
@@ -246,11 +243,11 @@ func costOfMethod(r *run, recv starlark.Value, name string, args starlark.Tuple)
 		return r.spendSlots(max(starlark.Len(recv), 0), 2*slotBytes)
 	case "extend":
 		if len(args) > 0 {
-			return r.spendSlots(max(starlark.Len(args[0]), 0), slotBytes)
+			return r.spendSlots(count(args[0]), slotBytes)
 		}
 	case "update":
 		if len(args) > 0 {
-			return errors.Join(r.spendSlots(max(starlark.Len(args[0]), 0), 8*slotBytes), hashableKeys(args[0]))
+			return errors.Join(r.spendSlots(count(args[0]), 8*slotBytes), r.hashableKeys(args[0]))
 		}
 	case "index", "remove":
 		if err := cheapToCompare(recv); err != nil {

@@ -46,7 +46,7 @@ func addOperators(scope starlark.StringDict) {
 	add("$key", func(_ *run, a starlark.Tuple) (starlark.Value, error) { return a[0], hashable(a[0]) })
 	add("$dict", func(r *run, a starlark.Tuple) (starlark.Value, error) { return a[0], r.spend(dictBytes) })
 	add("$spread", func(r *run, a starlark.Tuple) (starlark.Value, error) {
-		return a[0], r.spendSlots(starlark.Len(a[0]), 2*slotBytes)
+		return a[0], r.spendSlots(count(a[0]), 2*slotBytes)
 	})
 	add("$slice", func(r *run, a starlark.Tuple) (starlark.Value, error) { return slice(r, a) })
 }
@@ -79,7 +79,7 @@ func extend(r *run, x, y starlark.Value) (starlark.Value, error) {
 		if !iterable {
 			return nil, fmt.Errorf("cannot add a %s to a list", y.Type())
 		}
-		if err := r.spendSlots(max(starlark.Len(from), 0), slotBytes); err != nil {
+		if err := r.spendSlots(count(from), slotBytes); err != nil {
 			return nil, err
 		}
 		for _, e := range listOf(from) {
@@ -91,6 +91,9 @@ func extend(r *run, x, y starlark.Value) (starlark.Value, error) {
 	case *state.List:
 		if !iterable {
 			return nil, fmt.Errorf("cannot add a %s to a list", y.Type())
+		}
+		if err := r.spendSlots(count(from), slotBytes); err != nil {
+			return nil, err
 		}
 		return list, list.Extend(listOf(from))
 	}
@@ -157,6 +160,9 @@ func union(r *run, x, y starlark.Value) (starlark.Value, error) {
 		}
 	}
 	if m, ok := x.(*state.Map); ok {
+		if err := charge(r.thread, m); err != nil {
+			return nil, err
+		}
 		x = state.Plain(m)
 	}
 	return starlark.Binary(syntax.PIPE, x, y)
@@ -170,8 +176,9 @@ func contains(x, y starlark.Value) (bool, error) {
 		return c.Has(x)
 	case *starlark.List, starlark.Tuple:
 		seq := c.(starlark.Indexable)
+		visits := maxVisits
 		for i := range seq.Len() {
-			if eq, err := state.Equal(seq.Index(i), x); eq || err != nil {
+			if eq, err := state.EqualWithin(seq.Index(i), x, &visits); eq || err != nil {
 				return eq, err
 			}
 		}
@@ -215,7 +222,7 @@ func slice(r *run, a starlark.Tuple) (starlark.Value, error) {
 	if a[3] != starlark.None {
 		var err error
 		if step, err = starlark.AsInt32(a[3]); err != nil || step == 0 {
-			return nil, fmt.Errorf("slice step: %s is not a nonzero integer", a[3])
+			return nil, fmt.Errorf("slice step: %s is not a nonzero integer", brief(a[3]))
 		}
 	}
 	n := x.Len()

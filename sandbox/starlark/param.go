@@ -74,7 +74,7 @@ func builtinSimple(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple,
 	return p, starlark.UnpackArgs(b.Name(), args, kwargs, "doc?", &p.doc)
 }
 
-func builtinEnum(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func builtinEnum(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	p := &paramType{kind: "enum", maxLen: -1}
 	var values starlark.Iterable
 	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "values", &values, "doc?", &p.doc); err != nil {
@@ -83,6 +83,9 @@ func builtinEnum(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, k
 	i := values.Iterate()
 	defer i.Done()
 	for v := starlark.Value(nil); i.Next(&v); {
+		if err := charge(thread, v); err != nil {
+			return nil, err
+		}
 		frozen, err := state.Freeze(v)
 		if err != nil {
 			return nil, err

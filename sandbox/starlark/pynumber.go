@@ -173,7 +173,7 @@ func roundDigits(n starlark.Value) (int, error) {
 	}
 	digits, err := starlark.AsInt32(n)
 	if err != nil || digits < -400 || digits > 400 {
-		return 0, fmt.Errorf("round: digits must be between -400 and 400, not %s", n)
+		return 0, fmt.Errorf("round: digits must be between -400 and 400, not %s", brief(n))
 	}
 	return digits, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"slices"
 
 	"go.starlark.net/starlark"
 )
@@ -78,16 +79,16 @@ func (g *rng) choice(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tupl
 	return vals[g.IntN(len(vals))], nil
 }
 
-func (g *rng) shuffle(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func (g *rng) shuffle(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	vals, err := pool(b, args, kwargs)
 	if err != nil {
 		return nil, err
 	}
 	g.Shuffle(len(vals), func(i, j int) { vals[i], vals[j] = vals[j], vals[i] })
-	return starlark.NewList(vals), nil
+	return starlark.NewList(vals), runOf(thread).spendSlots(len(vals), slotBytes)
 }
 
-func (g *rng) sample(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func (g *rng) sample(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var it starlark.Iterable
 	var k int
 	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "list", &it, "k", &k); err != nil {
@@ -101,7 +102,7 @@ func (g *rng) sample(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tupl
 		j := i + g.IntN(len(vals)-i)
 		vals[i], vals[j] = vals[j], vals[i]
 	}
-	return starlark.NewList(vals[:k:k]), nil
+	return starlark.NewList(slices.Clone(vals[:k])), runOf(thread).spendSlots(k, slotBytes)
 }
 
 func (g *rng) weighted(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
@@ -114,11 +115,11 @@ func (g *rng) weighted(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tu
 	for i, p := range pairs {
 		pair, ok := p.(starlark.Tuple)
 		if !ok || len(pair) != 2 {
-			return nil, fmt.Errorf("%s: want pairs (value, weight), got %s", b.Name(), p)
+			return nil, fmt.Errorf("%s: want pairs (value, weight), got %s", b.Name(), brief(p))
 		}
 		w, ok := starlark.AsFloat(pair[1])
 		if !ok || w < 0 {
-			return nil, fmt.Errorf("%s: weight %s", b.Name(), pair[1])
+			return nil, fmt.Errorf("%s: weight %s", b.Name(), brief(pair[1]))
 		}
 		weights[i] = w
 		total += w

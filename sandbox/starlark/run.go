@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"go.starlark.net/starlark"
@@ -20,14 +21,16 @@ type run struct {
 	tx     *state.Tx
 	role   string
 	bytes  int64 // charged so far
+	steps  uint64
+	toiled int                    // sixteenths of a step that are not charged yet
+	halted atomic.Pointer[string] // why the run is cancelled
 	timer  *time.Timer
 }
 
 const runKey = "run"
 
 func (d *Domain) newRun(steps uint64) *run {
-	r := &run{domain: d, thread: &starlark.Thread{Name: d.Manifest.Name}}
-	r.thread.Print = func(*starlark.Thread, string) {} // a domain has nobody to print to
+	r := &run{domain: d, steps: steps, thread: &starlark.Thread{Name: d.Manifest.Name}}
 	r.thread.SetMaxExecutionSteps(steps)
 	r.thread.SetLocal(runKey, r)
 	return r
@@ -36,12 +39,36 @@ func (d *Domain) newRun(steps uint64) *run {
 // within runs f so that neither the wall clock nor the caller's patience is exceeded.
 func (r *run) within(ctx context.Context, wall time.Duration, f func() error) error {
 	if ctx.Done() != nil {
-		stop := context.AfterFunc(ctx, func() { r.thread.Cancel("the caller cancelled") })
+		stop := context.AfterFunc(ctx, func() { r.halt("the caller cancelled") })
 		defer stop()
 	}
-	r.timer = time.AfterFunc(wall, func() { r.thread.Cancel(fmt.Sprintf("time limit of %v", wall)) })
+	r.timer = time.AfterFunc(wall, func() { r.halt(fmt.Sprintf("time limit of %v", wall)) })
 	defer r.finish()
 	return f()
+}
+
+func (r *run) halt(reason string) {
+	r.halted.Store(&reason)
+	r.thread.Cancel(reason)
+}
+
+// toil charges work that no step of the interpreter pays for, in sixteenths of a
+// step: loops of built-in functions end with the steps, and see a cancellation,
+// as the interpreter does.
+func (r *run) toil(sixteenths int) error {
+	r.toiled += sixteenths
+	if r.toiled < 16 {
+		return nil
+	}
+	r.thread.Steps += uint64(r.toiled / 16)
+	r.toiled %= 16
+	if reason := r.halted.Load(); reason != nil {
+		return errors.New(*reason)
+	}
+	if r.thread.Steps > r.steps {
+		return errSteps
+	}
+	return nil
 }
 
 // finish ends the run: nothing of it can write or be cancelled any more.

@@ -212,7 +212,7 @@ func (d *Domain) readChecks(t *task, v starlark.Value) error {
 	for i := range a.Len() {
 		o, ok := a.At(i).(*state.Object)
 		if !ok || o.Get("check") == nil {
-			return fmt.Errorf(`a check is {"check": name, "params": {...}}, not %s`, a.At(i))
+			return fmt.Errorf(`a check is {"check": name, "params": {...}}, not %s`, brief(a.At(i)))
 		}
 		c := checkCall{name: pyText(o.Get("check"))}
 		if c.fn = d.checks[c.name]; c.fn == nil {

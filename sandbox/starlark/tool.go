@@ -115,7 +115,7 @@ func families(list *starlark.List) ([]audit.Family, error) {
 func family(v starlark.Value) (audit.Family, error) {
 	s, _ := starlark.AsString(v)
 	if !slices.Contains(audit.Families(), audit.Family(s)) {
-		return "", fmt.Errorf("%s is not an error family; the families are %v", v, audit.Families())
+		return "", fmt.Errorf("%s is not an error family; the families are %v", brief(v), audit.Families())
 	}
 	return audit.Family(s), nil
 }
@@ -129,7 +129,7 @@ func echoes(d *starlark.Dict) (audit.EchoMap, error) {
 		from, ok1 := starlark.AsString(item[0])
 		to, ok2 := starlark.AsString(item[1])
 		if !ok1 || !ok2 {
-			return nil, fmt.Errorf("echo maps a response pointer to a state pointer, not %s to %s", item[0], item[1])
+			return nil, fmt.Errorf("echo maps a response pointer to a state pointer, not %s to %s", brief(item[0]), brief(item[1]))
 		}
 		out[from] = to
 	}
@@ -144,7 +144,7 @@ func probeDefs(list *starlark.List) ([]probeDef, error) {
 	for i := range list.Len() {
 		pair, ok := list.Index(i).(starlark.Tuple)
 		if !ok || len(pair) != 2 {
-			return nil, fmt.Errorf("a probe is (tool, {argument: value}), not %s", list.Index(i))
+			return nil, fmt.Errorf("a probe is (tool, {argument: value}), not %s", brief(list.Index(i)))
 		}
 		v, err := state.Freeze(pair[1])
 		if err != nil {
@@ -152,14 +152,14 @@ func probeDefs(list *starlark.List) ([]probeDef, error) {
 		}
 		args, ok := v.(*state.Object)
 		if !ok {
-			return nil, fmt.Errorf("a probe is (tool, {argument: value}), not %s", list.Index(i))
+			return nil, fmt.Errorf("a probe is (tool, {argument: value}), not %s", brief(list.Index(i)))
 		}
 		name, ok := starlark.AsString(pair[0])
 		if fn, isFn := pair[0].(*starlark.Function); isFn {
 			name, ok = fn.Name(), true
 		}
 		if !ok {
-			return nil, fmt.Errorf("a probe names a tool, not %s", pair[0])
+			return nil, fmt.Errorf("a probe names a tool, not %s", brief(pair[0]))
 		}
 		out = append(out, probeDef{tool: name, args: args})
 	}

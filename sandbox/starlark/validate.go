@@ -181,11 +181,16 @@ func (p *paramType) unexpected(o *state.Object, at string) *invalid {
 
 // brief is a value as JSON, cut to a readable length.
 func brief(v starlark.Value) string {
-	text := string(state.AppendJSON(nil, v))
-	if utf8.RuneCountInString(text) > 200 {
-		return string([]rune(text)[:200]) + "…"
+	style := state.Compact()
+	style.Limit = 4 << 10
+	text, err := style.Append(nil, v)
+	if err != nil {
+		return "a " + v.Type()
 	}
-	return text
+	if utf8.RuneCount(text) > 200 {
+		return string([]rune(string(text))[:200]) + "…"
+	}
+	return string(text)
 }
 
 func isDate(s string) bool {

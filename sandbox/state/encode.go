@@ -82,6 +82,9 @@ func (s Style) append(b []byte, v starlark.Value, depth int) ([]byte, error) {
 		}
 		return appendFloat(b, float64(v)), nil
 	case starlark.String:
+		if s.Limit > 0 && len(v) > s.Limit {
+			return nil, ErrTooLarge
+		}
 		return s.appendString(b, string(v)), nil
 	case *Object:
 		if s.Sorted {
@@ -157,7 +160,7 @@ func (s Style) appendDict(b []byte, d *starlark.Dict, depth int) ([]byte, error)
 	for i, item := range d.Items() {
 		k, ok := item[0].(starlark.String)
 		if !ok {
-			return nil, fmt.Errorf("key %s is not a string", item[0])
+			return nil, fmt.Errorf("a key is of type %s, not a string", item[0].Type())
 		}
 		if i > 0 {
 			b = append(b, s.Comma...)

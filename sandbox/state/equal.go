@@ -10,13 +10,26 @@ import (
 // plain lists can share parts so often that their size as a tree is astronomic.
 var errTooLarge = errors.New("values are too large to compare")
 
-const equalBudget = 1_000_000
+const (
+	equalBudget  = 1_000_000
+	searchBudget = 1 << 24 // of looking through a list for an equal element
+	textVisit    = 256     // bytes of a text that are compared in the time of a visit
+)
 
 // Equal compares any two values as Python would: live, frozen and plain
 // containers by content, 1 == 1.0, a tuple equals a list of the same elements.
 func Equal(x, y starlark.Value) (bool, error) {
-	e := equality{left: equalBudget}
-	return e.equal(x, y, 0)
+	budget := equalBudget
+	return EqualWithin(x, y, &budget)
+}
+
+// EqualWithin is Equal for several comparisons that share a budget of visited
+// values, which it takes from.
+func EqualWithin(x, y starlark.Value, budget *int) (bool, error) {
+	e := equality{left: *budget}
+	eq, err := e.equal(x, y, 0)
+	*budget = e.left
+	return eq, err
 }
 
 type equality struct{ left int }
@@ -42,9 +55,11 @@ func (e *equality) equal(x, y starlark.Value, depth int) (bool, error) {
 		}
 		return e.mappings(a, b, depth)
 	}
-	switch y.(type) {
+	switch y := y.(type) {
 	case *Map, *Object, *List, *Array:
 		return false, nil
+	case starlark.String:
+		e.left -= len(y) / textVisit
 	}
 	return starlark.Equal(x, y)
 }

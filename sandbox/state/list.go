@@ -186,8 +186,9 @@ func (l *List) Binary(op syntax.Token, y starlark.Value, side starlark.Side) (st
 
 // Has implements starlark.Container by structural equality.
 func (l *List) Has(y starlark.Value) (bool, error) {
+	budget := searchBudget
 	for i := range l.Len() {
-		eq, err := Equal(l.Index(i), y)
+		eq, err := EqualWithin(l.Index(i), y, &budget)
 		if eq || err != nil {
 			return eq, err
 		}

@@ -127,7 +127,7 @@ func (m *Map) touch(s slot) {
 func (m *Map) SetKey(k, v starlark.Value) error {
 	key, ok := k.(starlark.String)
 	if !ok {
-		return fmt.Errorf("key %s cannot be stored: keys of the state are strings", k)
+		return fmt.Errorf("a key of type %s cannot be stored: keys of the state are strings", k.Type())
 	}
 	return m.set(string(key), v)
 }

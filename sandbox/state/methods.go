@@ -240,8 +240,12 @@ func listFind(l *List, b *starlark.Builtin, args starlark.Tuple, kwargs []starla
 		return 0, err
 	}
 	var failed error
+	budget := searchBudget
 	i := slices.IndexFunc(l.all(), func(v starlark.Value) bool {
-		eq, err := Equal(v, want)
+		if failed != nil {
+			return false
+		}
+		eq, err := EqualWithin(v, want, &budget)
 		if err != nil {
 			failed = err
 		}
