@@ -4,12 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -65,7 +65,7 @@ func serve(t *testing.T, k *keeper, decided func(context.Context, *gate.Verdict)
 	var pairs []audit.Pair
 	for i := range 80 {
 		pairs = append(pairs, audit.Pair{
-			Episode: fmt.Sprint(i), PromptGroup: fmt.Sprint(i), Environment: "shop", Version: "1", Mode: audit.Forced,
+			Episode: strconv.Itoa(i), PromptGroup: strconv.Itoa(i), Environment: "shop", Version: "1", Mode: audit.Forced,
 			Action: audit.Action{Call: audit.Call{Tool: "get"}},
 			Verdict: audit.Verdict{
 				Real: audit.Outcome{Class: audit.OK}, Rehearsed: audit.Outcome{Class: audit.OK},

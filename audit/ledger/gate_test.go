@@ -11,8 +11,10 @@ func TestGateHistory(t *testing.T) {
 	b := setup(t)
 	b.createRun(t, "run-2")
 	for i, g := range []audit.GateRecord{
-		{Run: "run-1", Status: "PASS", PolicyDigest: "p"}, {Run: "run-2", Status: "FAIL", PolicyDigest: "p"},
-		{Run: "run-2", Status: "INCONCLUSIVE", PolicyDigest: "q"}, {Run: "run-2", Status: "FAIL", PolicyDigest: "p"},
+		{Run: "run-1", Status: "PASS", PolicyDigest: "p"},
+		{Run: "run-2", Status: "FAIL", PolicyDigest: "p"},
+		{Run: "run-2", Status: "INCONCLUSIVE", PolicyDigest: "q"},
+		{Run: "run-2", Status: "FAIL", PolicyDigest: "p"},
 	} {
 		g.Document = []byte{'0' + byte(i)}
 		if err := b.SaveGate(t.Context(), g); err != nil {

@@ -17,7 +17,7 @@ func auditCommand() command {
 		example: "understudy audit results.json --environment retail@1",
 		setup: func(fs *flag.FlagSet) runFunc {
 			a := auditFlags{}
-			a.importFlags.register(fs)
+			a.register(fs)
 			a.policy.register(fs)
 			a.live.register(fs)
 			fs.IntVar(&a.inFlight, "in-flight", 0, "episodes audited side by side; 0 = four times the processors")

@@ -47,8 +47,11 @@ type demoCheckpoint struct {
 func demoCheckpoints() []demoCheckpoint {
 	return []demoCheckpoint{
 		{100, "dreams a kinder world: every fourth answer is an invented success", []audit.Share{
-			{Perturbation: audit.Faithful, Weight: 50}, {Perturbation: audit.AlwaysOK, Weight: 25},
-			{Perturbation: audit.WrongField, Weight: 15}, {Perturbation: audit.SilentClaim, Weight: 5}, {Perturbation: audit.Garbled, Weight: 5},
+			{Perturbation: audit.Faithful, Weight: 50},
+			{Perturbation: audit.AlwaysOK, Weight: 25},
+			{Perturbation: audit.WrongField, Weight: 15},
+			{Perturbation: audit.SilentClaim, Weight: 5},
+			{Perturbation: audit.Garbled, Weight: 5},
 		}},
 		{400, "mostly right: few fields wrong, hardly a false success", []audit.Share{
 			{Perturbation: audit.Faithful, Weight: 95}, {Perturbation: audit.WrongField, Weight: 4}, {Perturbation: audit.AlwaysOK, Weight: 1},

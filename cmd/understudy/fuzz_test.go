@@ -39,8 +39,13 @@ func FuzzSettingsFile(f *testing.F) {
 // FuzzRedact: no password that a URL or a keyword string carries is printed.
 func FuzzRedact(f *testing.F) {
 	for _, seed := range [][2]string{
-		{"postgres://u:", "@h/d"}, {"postgres:///d?password=", "&host=/x"}, {"host=x password=", ""},
-		{"nats://", "@h:4222"}, {"nats://a:1,nats://u:", "@b:2"}, {"postgres://u:%zz", "@h"}, {"://", ""},
+		{"postgres://u:", "@h/d"},
+		{"postgres:///d?password=", "&host=/x"},
+		{"host=x password=", ""},
+		{"nats://", "@h:4222"},
+		{"nats://a:1,nats://u:", "@b:2"},
+		{"postgres://u:%zz", "@h"},
+		{"://", ""},
 	} {
 		f.Add(seed[0], seed[1])
 	}
