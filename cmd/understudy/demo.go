@@ -46,14 +46,14 @@ type demoCheckpoint struct {
 // dreams a kinder world, later it is mostly right.
 func demoCheckpoints() []demoCheckpoint {
 	return []demoCheckpoint{
-		{100, "dreams a kinder world: every fourth answer is an invented success", []audit.Share{
+		{100, "dreams a kinder world: a quarter of the refusals is imagined as a success", []audit.Share{
 			{Perturbation: audit.Faithful, Weight: 50},
 			{Perturbation: audit.AlwaysOK, Weight: 25},
 			{Perturbation: audit.WrongField, Weight: 15},
 			{Perturbation: audit.SilentClaim, Weight: 5},
 			{Perturbation: audit.Garbled, Weight: 5},
 		}},
-		{400, "mostly right: few fields wrong, hardly a false success", []audit.Share{
+		{400, "is mostly right: few fields wrong, hardly a false success", []audit.Share{
 			{Perturbation: audit.Faithful, Weight: 95}, {Perturbation: audit.WrongField, Weight: 4}, {Perturbation: audit.AlwaysOK, Weight: 1},
 		}},
 	}
@@ -61,6 +61,7 @@ func demoCheckpoints() []demoCheckpoint {
 
 func demo(ctx context.Context, inv *invocation, d demoFlags) (err error) {
 	began := time.Now()
+	fmt.Fprintf(inv.stdout, "       starting; PostgreSQL and JetStream live in %s (the first time takes some seconds)\n", inv.config.DataDir)
 	m := &Main{Config: inv.config, Logger: inv.log}
 	if err := m.Run(ctx); err != nil {
 		return err
@@ -82,14 +83,14 @@ func demo(ctx context.Context, inv *invocation, d demoFlags) (err error) {
 	if d.once {
 		return nil
 	}
-	fmt.Fprintf(inv.stdout, "\nserving %s until you stop it (Ctrl-C)\n", m.URL())
+	fmt.Fprintf(inv.stdout, "\nserving %s until you stop it (Ctrl-C); beside it: understudy report, gate, import, verify\n", m.URL())
 	return m.Wait(ctx)
 }
 
 // checkpoint audits one checkpoint as a run of its own and prints its table.
 func (d demoFlags) checkpoint(ctx context.Context, inv *invocation, p *pipeline, c demoCheckpoint, began time.Time) error {
 	run := runName("demo-step-"+strconv.FormatInt(c.step, 10), time.Now())
-	fmt.Fprintf(inv.stdout, "\n%4.1fs  checkpoint %d %s\n", time.Since(began).Seconds(), c.step, c.story)
+	fmt.Fprintf(inv.stdout, "\n%4.1fs  checkpoint %d, which %s\n", time.Since(began).Seconds(), c.step, c.story)
 	episodes, err := d.episodes(ctx, p, c)
 	if err != nil {
 		return err
@@ -103,8 +104,8 @@ func (d demoFlags) checkpoint(ctx context.Context, inv *invocation, p *pipeline,
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(inv.stdout, "%4.1fs  %d episodes queued: %d rollouts of each task, and canaries that the sandbox must refuse\n",
-		time.Since(began).Seconds(), queued, d.rollouts)
+	fmt.Fprintf(inv.stdout, "%4.1fs  %d episodes queued: %d rollouts of each task, and %d canaries: calls that the sandbox must refuse\n",
+		time.Since(began).Seconds(), queued, d.rollouts, d.canaries)
 	if err := p.drain(ctx, inv, run); err != nil {
 		return err
 	}
@@ -142,26 +143,30 @@ func (d demoFlags) episodes(ctx context.Context, p *pipeline, c demoCheckpoint) 
 	if err != nil {
 		return nil, err
 	}
-	var episodes []audit.Episode
-	for _, task := range tasks {
-		for k := range d.rollouts {
-			e := task
-			e.ID = fmt.Sprintf("%s/%d", task.ID, k)
-			e.Actions = append([]audit.Action(nil), task.Actions...)
-			episodes = append(episodes, e)
-		}
-	}
-	canaries, err := liveFlags{canaries: d.canaries, seed: uint64(c.step)}.episodes(ctx, env, flags)
+	episodes, err := liveFlags{canaries: d.canaries, seed: uint64(c.step)}.episodes(ctx, env, flags)
 	if err != nil {
 		return nil, err
 	}
-	episodes = append(episodes, canaries...)
+	agent, err := newRollouts(ctx, env, episodes)
+	if err != nil {
+		return nil, err
+	}
+	var open []audit.Episode
+	for _, task := range tasks {
+		group, err := agent.of(ctx, task, d.rollouts)
+		if err != nil {
+			return nil, err
+		}
+		open = append(open, group...)
+	}
+	episodes = append(episodes, open...)
 	for i := range episodes {
-		episodes[i].Checkpoint, episodes[i].WireAPI = c.step, "recorded"
-		rehearser := audit.NewDemoRehearser(env, episodes[i].Start, uint64(i)+uint64(c.step), c.shares...)
-		if err := rehearser.Fill(ctx, &episodes[i]); err != nil {
+		e := &episodes[i]
+		e.Checkpoint, e.WireAPI = c.step, "recorded"
+		rehearser := audit.NewDemoRehearser(env, e.Start, uint64(i)+uint64(c.step), c.shares...)
+		if err := rehearser.Fill(ctx, e); err != nil {
 			return nil, err
 		}
 	}
-	return episodes, nil
+	return episodes, agent.believe(episodes[len(episodes)-len(open):])
 }

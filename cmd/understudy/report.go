@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"understudy/audit"
 	"understudy/audit/ledger"
 	"understudy/audit/trace"
 )
@@ -84,7 +85,16 @@ func printRun(ctx context.Context, inv *invocation, l *ledger.Ledger, name strin
 		return err
 	}
 	printEpisodes(inv.stdout, figures)
-	fmt.Fprintf(inv.stdout, "%d episodes, %d actions, %d results", run.Episodes, run.Samples, run.Results)
+	scored, cascaded := 0, 0
+	for i := range figures {
+		if f := &figures[i]; f.Tool != "" && f.Split == audit.AllTasks {
+			scored, cascaded = scored+f.Scored, cascaded+f.Cascaded
+		}
+	}
+	fmt.Fprintf(inv.stdout, "%d episodes, %d actions, %d results: %d scored", run.Episodes, run.Samples, run.Results, scored)
+	if cascaded > 0 {
+		fmt.Fprintf(inv.stdout, ", %d after their episode's worlds had forked", cascaded)
+	}
 	for _, extra := range []struct {
 		n    int
 		what string

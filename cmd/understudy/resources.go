@@ -50,10 +50,21 @@ func openResources(ctx context.Context, cfg Config, log *slog.Logger) (*resource
 	return r, nil
 }
 
-// openLedger opens only the database, for commands that queue nothing.
+// besideConnections leave room for the program whose private PostgreSQL is used.
+const besideConnections = 3
+
+// openLedger opens only the database, for commands that audit nothing. They work
+// beside a program that runs the private PostgreSQL already, too.
 func openLedger(ctx context.Context, cfg Config, log *slog.Logger) (*resources, error) {
 	r := &resources{}
-	if err := r.openLedger(ctx, cfg, log); err != nil {
+	err := r.openLedger(ctx, cfg, log)
+	if errors.Is(err, cluster.ErrInUse) {
+		var running string
+		if running, _ = cluster.URLOfRunning(ctx, cfg.DataDir); running != "" {
+			r.pool, r.schema, err = openDatabase(ctx, running, min(cfg.DatabaseConnections, besideConnections))
+		}
+	}
+	if err != nil {
 		return nil, errors.Join(err, r.close(ctx))
 	}
 	return r, nil
@@ -62,8 +73,9 @@ func openLedger(ctx context.Context, cfg Config, log *slog.Logger) (*resources, 
 func (r *resources) openLedger(ctx context.Context, cfg Config, log *slog.Logger) (err error) {
 	dsn := string(cfg.DatabaseURL)
 	if dsn == "" {
-		// More than the pool's: migrations, and somebody who looks with psql.
-		connections := strconv.Itoa(cfg.DatabaseConnections + 5)
+		// More than the pool's: migrations, commands beside this one, and somebody
+		// who looks with psql.
+		connections := strconv.Itoa(cfg.DatabaseConnections + 5 + 3*besideConnections)
 		r.cluster, err = cluster.Start(ctx, cluster.Config{
 			Dir: cfg.DataDir, Logger: log, Settings: map[string]string{"max_connections": connections},
 		})

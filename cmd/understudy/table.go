@@ -6,8 +6,9 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
+	"unicode/utf8"
 
 	"understudy/audit"
 	"understudy/audit/stat"
@@ -19,34 +20,52 @@ func printFigures(w io.Writer, all []audit.Figures) error {
 	tools := slices.DeleteFunc(slices.Clone(all), func(f audit.Figures) bool {
 		return f.Tool == "" || f.Split != audit.AllTasks
 	})
+	if len(tools) == 0 {
+		_, err := fmt.Fprintln(w, "no call has a verdict yet")
+		return err
+	}
 	slices.SortStableFunc(tools, func(a, b audit.Figures) int {
 		return cmp.Or(
 			-cmp.Compare(badness(a.Value(string(audit.FigureMaterial))), badness(b.Value(string(audit.FigureMaterial)))),
 			-cmp.Compare(badness(a.Value(string(audit.FigureFSR))), badness(b.Value(string(audit.FigureFSR)))),
 		)
 	})
-	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(table, "tool\tmode\tn\tn_eff\toutcome\tFSR [95 %]\tF1\teffect F1\tS0 S1 S2 S3 S4 S5\tmasked")
-	for _, f := range tools {
-		outcome := f.Value(string(audit.FigureOutcome))
-		fmt.Fprintf(table, "%s\t%s\t%d\t%.0f\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			toolName(f), f.Mode, f.Scored, outcome.NEff, percent(outcome), bounded(f.Value(string(audit.FigureFSR))),
+	table := columns{left: 2}
+	table.add("tool", "mode", "n", "n_eff", "outcome", "FSR [95 %]", "refused", "F1", "effect", "S0", "S1", "S2", "S3", "S4", "S5", "masked")
+	for i := range tools {
+		f := &tools[i]
+		outcome, fsr := f.Value(string(audit.FigureOutcome)), f.Value(string(audit.FigureFSR))
+		cells := []string{
+			toolName(tools, f), string(f.Mode), strconv.Itoa(f.Scored), effective(outcome), percent(outcome), bounded(fsr), count(fsr.N),
 			percent(f.Value(string(audit.FigureLeafF1))), percent(f.Value(string(audit.FigureEffectF1))),
-			ladder(f), share(f.MaskedShare()))
+		}
+		for _, n := range f.Ladder {
+			cells = append(cells, count(n))
+		}
+		table.add(append(cells, share(f.MaskedShare()))...)
 	}
-	if err := table.Flush(); err != nil {
+	if err := table.print(w); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(w, "\nFSR = P(rehearsed ok | the sandbox refuses). outcome and FSR: Wilson on n/deff; F1: bootstrap; clustered by prompt group.")
+	_, err := fmt.Fprint(w, `
+In %, worst tool first. outcome = same outcome class. FSR = P(rehearsed ok | the sandbox refuses); refused = how often it
+did. F1 of the fields of ok answers, effect F1 of writes. S0 exact, S1 cosmetic, S2 minor, S3 material, S4 false error or
+wrong family, S5 false success. outcome, FSR: Wilson on n_eff = n/deff, clustered by prompt group; F1: means.
+`)
 	return err
 }
 
-// toolName says which version a tool is of, where that matters.
-func toolName(f audit.Figures) string {
-	if f.Version == "" || f.Version == "1" {
-		return f.Tool
+// toolName says which version a tool is of, and which environment, where the run
+// has several.
+func toolName(all []audit.Figures, f *audit.Figures) string {
+	name := f.Tool
+	if slices.ContainsFunc(all, func(other audit.Figures) bool { return other.Environment != f.Environment }) {
+		name = f.Environment + "/" + name
 	}
-	return f.Tool + " @" + f.Version
+	if f.Version == "" || f.Version == "1" {
+		return name
+	}
+	return name + " @" + f.Version
 }
 
 // badness orders what is not defined after everything that is.
@@ -66,24 +85,66 @@ func percent(e stat.Estimate) string {
 
 func bounded(e stat.Estimate) string {
 	if !e.Defined() {
-		return "- (no refusals)"
+		return "-"
 	}
-	return fmt.Sprintf("%s [%s, %s] n=%d", share(e.Value), share(e.Lo), share(e.Hi), e.N)
+	return fmt.Sprintf("%s [%s, %s]", share(e.Value), share(e.Lo), share(e.Hi))
 }
 
 func share(x float64) string {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return "-"
 	}
-	return fmt.Sprintf("%.1f %%", 100*x)
+	return fmt.Sprintf("%.1f", 100*x)
 }
 
-func ladder(f audit.Figures) string {
-	rungs := make([]string, len(f.Ladder))
-	for i, n := range f.Ladder {
-		rungs[i] = fmt.Sprintf("%2d", n)
+func effective(e stat.Estimate) string {
+	if !e.Defined() {
+		return "-"
 	}
-	return strings.Join(rungs, " ")
+	return fmt.Sprintf("%.0f", e.NEff)
+}
+
+// count prints nothing as a dot, so that what happened stands out.
+func count(n int) string {
+	if n == 0 {
+		return "·"
+	}
+	return strconv.Itoa(n)
+}
+
+// columns is a table whose first columns are texts and whose others are numbers.
+type columns struct {
+	left int // how many are aligned to the left
+	rows [][]string
+}
+
+func (c *columns) add(cells ...string) { c.rows = append(c.rows, cells) }
+
+func (c *columns) print(w io.Writer) error {
+	var widths []int
+	for _, row := range c.rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var b strings.Builder
+	for _, row := range c.rows {
+		var line strings.Builder
+		for i, cell := range row {
+			gap := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			if i < c.left {
+				line.WriteString(cell + gap + "  ")
+			} else {
+				line.WriteString(gap + cell + "  ")
+			}
+		}
+		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 // printEpisodes prints what belongs to whole rollouts, one block a mode.
@@ -93,13 +154,17 @@ func printEpisodes(w io.Writer, all []audit.Figures) {
 			continue
 		}
 		var parts []string
-		for _, name := range []string{"survival_5", "imagination_gap", "consistency_ratio"} {
-			if e := f.Value(name); e.Defined() {
-				parts = append(parts, fmt.Sprintf("%s %.2f [%.2f, %.2f]", strings.ReplaceAll(name, "_", " "), e.Value, e.Lo, e.Hi))
-			}
+		if e := f.Value("survival_5"); e.Defined() {
+			parts = append(parts, bounded(e)+" % of rollouts are without a material difference (S3+) for 5 calls")
 		}
-		if len(parts) > 0 {
-			fmt.Fprintf(w, "%s %s: %s\n", f.Environment, f.Mode, strings.Join(parts, ", "))
+		if e := f.Value("imagination_gap"); e.Defined() {
+			parts = append(parts, fmt.Sprintf("imagination gap %+.1f [%+.1f, %+.1f] points of success, rehearsed - executed", 100*e.Value, 100*e.Lo, 100*e.Hi))
+		}
+		if e := f.Value("consistency_ratio"); e.Defined() {
+			parts = append(parts, fmt.Sprintf("consistency ratio %.2f [%.2f, %.2f], executed / rehearsed", e.Value, e.Lo, e.Hi))
+		}
+		for _, part := range parts {
+			fmt.Fprintf(w, "%s %s: %s\n", f.Environment, f.Mode, part)
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"understudy/audit"
 )
@@ -96,19 +95,23 @@ func (in intake) versionRun(ctx context.Context, inv *invocation, ref string) (s
 
 func printVersions(inv *invocation, base string, figures []audit.VersionFigures, runs map[string]string) error {
 	fmt.Fprintf(inv.stdout, "one policy across versions; it is taken to know %s\n\n", base)
-	table := tabwriter.NewWriter(inv.stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(table, "version\tcalls\tepisodes without their task\tof which the change shows\tstale-rule error rate [95 %]\tcalls until it notices\trun")
+	table := columns{left: 1}
+	table.add("version", "calls", "changed", "stale [95 %]", "until noticed", "no task", "run")
 	slices.SortFunc(figures, func(a, b audit.VersionFigures) int { return strings.Compare(a.Environment, b.Environment) })
 	for _, f := range figures {
 		until := "-"
 		if f.Calls.Defined() {
 			until = fmt.Sprintf("%.1f", f.Calls.Value)
 		}
-		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%s\t%s\t%s\n", f.Environment, f.Scored, f.Missing, f.Changed, bounded(f.Stale), until, runs[f.Environment])
+		table.add(f.Environment, strconv.Itoa(f.Scored), count(f.Changed), bounded(f.Stale), until, count(f.Missing), runs[f.Environment])
 	}
-	if err := table.Flush(); err != nil {
+	if err := table.print(inv.stdout); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(inv.stdout, "\nstale = the answer that was right before the change, where the change shows. n/deff by prompt group.")
+	_, err := fmt.Fprint(inv.stdout, `
+changed = calls that the version answers in another way than `+base+` does. stale = of these, in %, the answer that was right
+before the change; Wilson on n/deff by prompt group. until noticed = calls of one rollout. no task = episodes left out
+because the version lacks their task. More of a version: understudy report RUN
+`)
 	return err
 }

@@ -71,7 +71,8 @@ type Cluster struct {
 // Start runs the cluster of cfg.Dir, makes it first where there is none, and
 // returns when it answers. A server that outlived a killed program is stopped
 // first; what it had committed is kept. Errors are *audit.Error with a hint, and
-// leave nothing half-made behind.
+// leave nothing half-made behind; ErrInUse is one of them when another program
+// works in the folder.
 func Start(ctx context.Context, cfg Config) (_ *Cluster, err error) {
 	cfg.Database = cmp.Or(cfg.Database, user)
 	if cfg.Logger == nil {
@@ -98,6 +99,29 @@ func Start(ctx context.Context, cfg Config) (_ *Cluster, err error) {
 		return nil, errors.Join(err, c.abandon(ctx, fresh))
 	}
 	return c, nil
+}
+
+// URLOfRunning names the database of the cluster that another program runs in
+// dir, for one that works beside it: Start refuses that folder with ErrInUse. It
+// returns "" when no server answers there. What is at the URL ends with the other
+// program.
+func URLOfRunning(ctx context.Context, dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("data folder: %w", err)
+	}
+	c := &Cluster{cfg: Config{Dir: dir, Database: user}}
+	if c.owner, err = ownerOf(c.data()); err != nil {
+		return "", err
+	}
+	if c.sockets, err = socketFolder(dir, c.owner); err != nil {
+		return "", err
+	}
+	conn, err := pgx.Connect(ctx, c.URL())
+	if err != nil {
+		return "", nil //nolint:nilerr // nobody answers, for whatever reason: Start's own error says who holds the folder
+	}
+	return c.URL(), conn.Close(ctx)
 }
 
 // abandon stops what a failed Start began, and removes the data folder that it

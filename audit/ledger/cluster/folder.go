@@ -26,6 +26,9 @@ const (
 	maxLog = 16 << 20
 )
 
+// ErrInUse is returned when another program runs the cluster of the folder.
+var ErrInUse = errors.New("one program a folder")
+
 // errMemoryInUse is returned while processes of a killed server still run.
 var errMemoryInUse = errors.New("processes of an earlier server still run")
 
@@ -74,7 +77,7 @@ func claim(path string) (*lockfile.Lock, error) {
 	lock, err := lockfile.Acquire(path)
 	if held, ok := errors.AsType[*lockfile.HeldError](err); ok {
 		return nil, &audit.Error{
-			Code:    audit.CodeInfrastructure,
+			Code: audit.CodeInfrastructure, Err: ErrInUse,
 			Message: fmt.Sprintf("the data folder %s is in use by process %d", filepath.Dir(path), held.PID),
 			Hint:    "stop that program, or give this one a folder of its own with --data-dir",
 		}
