@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"slices"
+	"strings"
 
 	"understudy/audit"
 	"understudy/audit/ledger"
@@ -86,9 +87,11 @@ func printRun(ctx context.Context, inv *invocation, l *ledger.Ledger, name strin
 	}
 	printEpisodes(inv.stdout, figures)
 	scored, cascaded := 0, 0
+	var environments []string
 	for i := range figures {
 		if f := &figures[i]; f.Tool != "" && f.Split == audit.AllTasks {
 			scored, cascaded = scored+f.Scored, cascaded+f.Cascaded
+			environments = append(environments, f.Environment+"@"+f.Version)
 		}
 	}
 	fmt.Fprintf(inv.stdout, "%d episodes, %d actions, %d results: %d scored", run.Episodes, run.Samples, run.Results, scored)
@@ -102,6 +105,9 @@ func printRun(ctx context.Context, inv *invocation, l *ledger.Ledger, name strin
 		if extra.n > 0 {
 			fmt.Fprintf(inv.stdout, ", %d %s", extra.n, extra.what)
 		}
+	}
+	if slices.Sort(environments); len(environments) > 0 {
+		fmt.Fprintf(inv.stdout, "\non %s", strings.Join(slices.Compact(environments), ", "))
 	}
 	fmt.Fprintf(inv.stdout, "\nrun %s: understudy report %s\n", name, name)
 	return nil

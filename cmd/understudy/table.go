@@ -55,17 +55,17 @@ wrong family, S5 false success. outcome, FSR: Wilson on n_eff = n/deff, clustere
 	return err
 }
 
-// toolName says which version a tool is of, and which environment, where the run
-// has several.
+// toolName says which environment and version a tool is of, where the run has
+// several.
 func toolName(all []audit.Figures, f *audit.Figures) string {
 	name := f.Tool
 	if slices.ContainsFunc(all, func(other audit.Figures) bool { return other.Environment != f.Environment }) {
 		name = f.Environment + "/" + name
 	}
-	if f.Version == "" || f.Version == "1" {
-		return name
+	if slices.ContainsFunc(all, func(other audit.Figures) bool { return other.Version != f.Version }) {
+		name += " @" + f.Version
 	}
-	return name + " @" + f.Version
+	return name
 }
 
 // badness orders what is not defined after everything that is.
