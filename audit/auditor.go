@@ -82,8 +82,21 @@ func (a *Auditor) Audit(ctx context.Context, at *Place, action *Planned) ([]Pair
 
 // Episode audits every action of an episode in order and returns its pairs. An
 // environment that cannot be opened masks them all; an unknown one, or a start
-// that cannot be built, is the caller's error.
-func (a *Auditor) Episode(ctx context.Context, ep *Episode) ([]Pair, error) {
+// that cannot be built, is the caller's error. A panic on the way is a permanent
+// fault with the stack in its text: the same episode would only meet it again.
+func (a *Auditor) Episode(ctx context.Context, ep *Episode) (pairs []Pair, err error) {
+	err = contain("the audit of episode "+ep.ID, func() (err error) {
+		pairs, err = a.whole(ctx, ep)
+		return err
+	})
+	if p, panicked := errors.AsType[*panicError](err); panicked {
+		return nil, &FaultError{Fault: FaultPermanent, Err: fmt.Errorf("%w\n%s", err, p.stack)}
+	}
+	return pairs, err
+}
+
+// whole is Episode without its safety net.
+func (a *Auditor) whole(ctx context.Context, ep *Episode) ([]Pair, error) {
 	steps := a.plan(ep)
 	at, err := a.open(ctx, ep, steps)
 	if err != nil {

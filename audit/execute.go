@@ -106,8 +106,12 @@ func (a *Auditor) ask(ctx context.Context, at *Place, history []Turn, call Call,
 	}
 	timed, cancel := context.WithTimeout(ctx, a.config.RehearseTimeout)
 	defer cancel()
-	got, err := a.config.Rehearser.Rehearse(timed, RehearseRequest{
-		Tools: at.tools, Tool: at.tool(call.Tool), History: history, Call: call, Prompt: prompt, K: n, Seed: a.config.Seed,
+	var got []Rehearsal
+	err := contain("the rehearser", func() (err error) {
+		got, err = a.config.Rehearser.Rehearse(timed, RehearseRequest{
+			Tools: at.tools, Tool: at.tool(call.Tool), History: history, Call: call, Prompt: prompt, K: n, Seed: a.config.Seed,
+		})
+		return err
 	})
 	if ctx.Err() != nil {
 		return answers, context.Cause(ctx)
@@ -173,13 +177,22 @@ func (at *Place) execute(ctx context.Context, action *Planned) (sighting, error)
 }
 
 // observe makes one call. A time-out and a sandbox that does not answer mask the
-// pair; the error is only for a cancelled context.
+// pair, one that panics also what follows, for its world may be half written; the
+// error is only for a cancelled context.
 func (at *Place) observe(ctx context.Context, session Session, call Call) (sighting, error) {
 	timed, cancel := context.WithTimeout(ctx, at.auditor.config.CallTimeout)
 	defer cancel()
-	observation, err := session.Call(timed, call)
+	var observation Observation
+	err := contain("the sandbox", func() (err error) {
+		observation, err = session.Call(timed, call)
+		return err
+	})
+	_, panicked := errors.AsType[*panicError](err)
 	switch {
 	case err == nil:
+	case panicked:
+		at.stop(MaskSandboxFault, err.Error())
+		return sighting{mask: MaskSandboxFault, detail: err.Error()}, nil
 	case ctx.Err() != nil:
 		return sighting{}, context.Cause(ctx)
 	case errors.Is(err, context.DeadlineExceeded):

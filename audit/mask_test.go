@@ -42,6 +42,9 @@ func maskings() []masking {
 	return []masking{
 		{reason: audit.MaskSandboxFault, config: status(audit.StatusFault, ""), because: "the sandbox broke"},
 		{reason: audit.MaskSandboxFault, config: status("dreaming", ""), because: "a status that nobody knows"},
+		{reason: audit.MaskSandboxFault, config: func(_ *audit.Config, f *faulty) {
+			f.called = func(context.Context, int, audit.Call, *audit.Observation) error { panic("a defect") }
+		}, because: "the sandbox panics"},
 		{reason: audit.MaskSandboxUnknown, config: status(audit.StatusUnknown, ""), because: "it may have happened"},
 		{reason: audit.MaskSandboxUnknown, config: func(c *audit.Config, f *faulty) {
 			c.CallTimeout = time.Millisecond
@@ -68,6 +71,13 @@ func maskings() []masking {
 			ep.Actions[0].Rehearsal = nil
 			return ep
 		}, because: "the model server is down"},
+		{reason: audit.MaskRehearseUnavailable, config: func(c *audit.Config, _ *faulty) {
+			c.Rehearser = rehearserFunc(func(context.Context, audit.RehearseRequest) ([]audit.Rehearsal, error) { panic("a defect") })
+		}, ep: func() *audit.Episode {
+			ep := read()
+			ep.Actions[0].Rehearsal = nil
+			return ep
+		}, because: "the rehearser panics, in a goroutine of its own"},
 		{reason: audit.MaskReferenceInvalid, ep: func() *audit.Episode {
 			ep := calls(audit.Forced, call("get_wallet", `{"user_id":"nobody"}`))
 			ep.Actions[0].Rehearsal = answer(`{"wallet":1}`)

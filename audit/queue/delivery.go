@@ -75,12 +75,12 @@ func (w *Worker) try(ctx context.Context, job audit.Job) (pairs []audit.Pair, er
 	return pairs, err
 }
 
-// call turns a handler's panic into an error: the next try may be luckier, and
-// the last one leaves the stack in the dead letter.
+// call turns a handler's panic into a permanent fault: the worker lives on, no
+// other worker is led into the same defect, and the dead letter has the stack.
 func (w *Worker) call(ctx context.Context, episode audit.Episode) (pairs []audit.Pair, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			pairs, err = nil, &audit.FaultError{Fault: audit.FaultTransient, Err: fmt.Errorf("handler panicked: %v\n%s", cause, debug.Stack())}
+			pairs, err = nil, &audit.FaultError{Fault: audit.FaultPermanent, Err: fmt.Errorf("handler panicked: %v\n%s", cause, debug.Stack())}
 		}
 	}()
 	return w.handle(ctx, episode)

@@ -75,7 +75,7 @@ func TestFaultsDecide(t *testing.T) {
 		},
 		"panic": {
 			handler: func(context.Context, audit.Episode) ([]audit.Pair, error) { panic("boom") },
-			calls:   3, state: "dead", letter: "handler panicked: boom", reason: "a panic must not take the worker down",
+			calls:   1, state: "dead", letter: "handler panicked: boom", reason: "a panic is a defect: it costs its own job only, and at once",
 		},
 		"passes": {
 			handler: nil, calls: 2, state: "done", reason: "the second try succeeds",
@@ -112,6 +112,32 @@ func TestFaultsDecide(t *testing.T) {
 				t.Errorf("state %s after %d calls, letter %q; want %s after %d, %q: %s", state, calls.Load(), letter, row.state, row.calls, row.letter, row.reason)
 			}
 		})
+	}
+}
+
+// A handler that panics costs the job that it panicked at: the worker goes on
+// with the others.
+func TestWorkerOutlivesPanics(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.config.InFlight = 1
+	var calls atomic.Int32
+	b.enqueue(t, newEpisodes("a", 6)...)
+	stop := start(t, b.relay(t), b.worker(t, func(ctx context.Context, e audit.Episode) ([]audit.Pair, error) {
+		if calls.Add(1)%2 == 1 {
+			var none *audit.Episode
+			_ = none.Mode // a nil dereference, as a defect would be
+		}
+		return rehearsed(ctx, e)
+	}))
+	await(t, "every episode is closed", func() bool { return b.progress(t).Open == 0 })
+	stop()
+	b.verify(t)
+	if done := b.progress(t).Done; done != 3 || calls.Load() != 6 {
+		t.Errorf("%d done after %d calls, want 3 after 6: the others panicked once each", done, calls.Load())
+	}
+	if n := b.number(t, `SELECT count(*) FROM dead_letter WHERE convert_from(reason, 'UTF8') LIKE '%nil pointer dereference%delivery.go%'`); n != 3 {
+		t.Errorf("%d dead letters with the panic and its stack, want 3", n)
 	}
 }
 

@@ -59,7 +59,7 @@ func serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("read request: %w", err)
 		}
-		message, err := encodeResponse(s.handle(ctx, req))
+		message, err := encodeResponse(s.answer(ctx, req))
 		if err == nil {
 			err = writeFrame(answers, message)
 		}
@@ -67,6 +67,16 @@ func serve(ctx context.Context, in io.Reader, out io.Writer) error {
 			return fmt.Errorf("write answer: %w", err)
 		}
 	}
+}
+
+// answer is handle with its panics contained: a defect costs one request, and not
+// the child with the sessions of everybody else.
+func (s *server) answer(ctx context.Context, req request) (body any, err error) {
+	err = contain(func() (err error) {
+		body, err = s.handle(ctx, req)
+		return err
+	})
+	return body, err
 }
 
 func (s *server) handle(ctx context.Context, req request) (any, error) {

@@ -57,7 +57,13 @@ func (d *Domain) compileFile(s source, scope starlark.StringDict) (starlark.Stri
 	}
 	r := d.newRun(d.limits.Generate)
 	defer r.finish()
-	return program.Init(r.thread, scope)
+	var globals starlark.StringDict
+	err = contain(func() error {
+		var err error
+		globals, err = program.Init(r.thread, scope)
+		return err
+	})
+	return globals, err
 }
 
 // loadError turns a mistake in a domain's file into file:line:column, what is

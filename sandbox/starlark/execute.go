@@ -16,10 +16,29 @@ import (
 )
 
 // execute makes one call against root and returns what happened and the root
-// after it: root itself unless the call succeeded and changed something. The
-// error is only the caller's cancellation.
+// after it: root itself unless the call succeeded and changed something. A Go
+// panic, wherever in the engine, is a fault without effect. The error is only
+// the caller's cancellation.
 func (d *Domain) execute(ctx context.Context, root *state.Object, call audit.Call) (audit.Observation, *state.Object, error) {
 	started := time.Now()
+	var obs audit.Observation
+	var after *state.Object
+	err := contain(func() (err error) {
+		obs, after, err = d.carryOut(ctx, root, call)
+		return err
+	})
+	if _, panicked := errors.AsType[*panicError](err); panicked {
+		obs = audit.Observation{Evidence: audit.EvidenceExact, Delta: diff.Patch{}, Before: state.Digest(root)}
+		obs.After, after = obs.Before, root
+		d.answerFailure(&obs, err)
+		err = nil
+	}
+	obs.Cost.Wall = time.Since(started)
+	return obs, after, err
+}
+
+// carryOut is execute without its safety net.
+func (d *Domain) carryOut(ctx context.Context, root *state.Object, call audit.Call) (audit.Observation, *state.Object, error) {
 	obs := audit.Observation{Evidence: audit.EvidenceExact, Delta: diff.Patch{}}
 	after := root
 	t, kwargs, refused := d.admit(call)
@@ -36,7 +55,6 @@ func (d *Domain) execute(ctx context.Context, root *state.Object, call audit.Cal
 	if after != root {
 		obs.After = state.Digest(after)
 	}
-	obs.Cost.Wall = time.Since(started)
 	return obs, after, nil
 }
 

@@ -36,7 +36,8 @@ func (d *Domain) newRun(steps uint64) *run {
 	return r
 }
 
-// within runs f so that neither the wall clock nor the caller's patience is exceeded.
+// within runs f so that neither the wall clock nor the caller's patience is
+// exceeded, and contains its panics.
 func (r *run) within(ctx context.Context, wall time.Duration, f func() error) error {
 	if ctx.Done() != nil {
 		stop := context.AfterFunc(ctx, func() { r.halt("the caller cancelled") })
@@ -44,7 +45,7 @@ func (r *run) within(ctx context.Context, wall time.Duration, f func() error) er
 	}
 	r.timer = time.AfterFunc(wall, func() { r.halt(fmt.Sprintf("time limit of %v", wall)) })
 	defer r.finish()
-	return f()
+	return contain(f)
 }
 
 func (r *run) halt(reason string) {
