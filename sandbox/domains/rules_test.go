@@ -126,6 +126,47 @@ func TestRetailRules(t *testing.T) {
 	want(t, b.try(t, "cancel_order", cancel, processed), "precondition", "cancelling a processed order")
 }
 
+// TestRetailLimit asks for returns and exchanges until the customer has two open:
+// the third is refused, whichever tool asks, and a customer next door is served.
+func TestRetailLimit(t *testing.T) {
+	t.Parallel()
+	b := open(t, "retail", starlark.Options{})
+	orders, products := b.state["orders"].(record), b.state["products"].(record)
+	first := func(r record) record { return r["items"].([]any)[0].(record) }
+	of := func(user record, is func(record) bool) []record {
+		var found []record
+		for _, id := range user["orders"].([]any) {
+			if r := orders[id.(string)].(record); is(r) {
+				found = append(found, r)
+			}
+		}
+		return found
+	}
+	asked := func(r record) bool { return strings.Contains(r["status"].(string), "requested") }
+	ready := func(r record) bool {
+		delivered, _ := r["delivered_at"].(string)
+		return r["status"] == "delivered" && delivered >= "2025-05-27" && products[first(r)["product_id"].(string)].(record)["final_sale"] == false
+	}
+	request := func(tool string, r record, more string) string {
+		method := r["payment_history"].([]any)[0].(record)["payment_method_id"]
+		return b.try(t, tool, `{"order_id":%q,"item_ids":[%q],"payment_method_id":%q`+more+`}`, r["order_id"], first(r)["item_id"], method)
+	}
+	_, user := b.find(t, "users", func(u record) bool {
+		return u["under_review"] == false && len(of(u, asked)) <= 1 && len(of(u, asked))+len(of(u, ready)) >= 3
+	})
+	open, rest := len(of(user, asked)), of(user, ready)
+	for ; open < 2; open++ {
+		want(t, request("return_items", rest[0], ""), "ok", fmt.Sprintf("a return of a customer who has %d open", open))
+		rest = rest[1:]
+	}
+	want(t, request("return_items", rest[0], ""), "limit", "a third return")
+	want(t, request("exchange_items", rest[0], `,"new_item_ids":["any"]`), "limit", "a third exchange: returns and exchanges count together")
+	_, next := b.find(t, "users", func(u record) bool {
+		return u["under_review"] == false && u["user_id"] != user["user_id"] && len(of(u, asked)) == 0 && len(of(u, ready)) > 0
+	})
+	want(t, request("return_items", of(next, ready)[0], ""), "ok", "the limit is each customer's own")
+}
+
 // TestRetailVersions shows the changed rule of version 2 on one order.
 func TestRetailVersions(t *testing.T) {
 	t.Parallel()
