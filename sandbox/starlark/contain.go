@@ -14,7 +14,9 @@ type panicError struct {
 	place string // function of the engine
 }
 
-func (e *panicError) Error() string { return fmt.Sprintf("the engine panicked in %s: %v", e.place, e.cause) }
+func (e *panicError) Error() string {
+	return fmt.Sprintf("the engine panicked in %s: %v", e.place, e.cause)
+}
 
 // contain runs f and turns its panic into an error.
 func contain(f func() error) (err error) {
