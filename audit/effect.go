@@ -24,6 +24,8 @@ type claim struct {
 	cells  cells
 	scope  func(pointer string) bool // the real cells that the claim could have named; nil = all
 	flags  []string
+
+	unreadable bool // a block that is no patch: it scores as a claim that is wrong
 }
 
 // bookkeeping is where an environment keeps its clock and counters: no answer
@@ -143,6 +145,10 @@ func scoreEffect(truth cells, c claim) effectScore {
 	}
 	s.phantom = len(truth) == 0 && len(c.cells) > 0
 	s.silent = visible > 0 && len(c.cells) == 0
+	if c.unreadable {
+		s.precision, s.recall = 0, 0
+		return s
+	}
 	if s.phantom || s.silent {
 		s.precision, s.recall = indicator(s.silent), indicator(s.phantom)
 		return s

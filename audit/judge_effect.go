@@ -86,7 +86,8 @@ func (j *judgement) claim() claim {
 			block.cells = renamed(block.cells, j.ids)
 			return block
 		}
-		return claim{flags: []string{FlagBadStateDelta}}
+		// Its own fault, not an outage: nobody can buy a mask with it.
+		return claim{source: EffectByBlock, unreadable: true, flags: []string{FlagBadStateDelta}}
 	}
 	echo := j.rules.echoOf(&c.Tool)
 	if len(echo) == 0 || c.Tool.Effect == Read {

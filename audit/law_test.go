@@ -153,8 +153,13 @@ func TestEffectsArePrecisionAndRecall(t *testing.T) {
 	if !none.Scores.PhantomWrite || none.Severity != audit.S5 || *none.Scores.EffectF1 != 0 {
 		t.Errorf("a claim without a change: %+v, want a phantom write", none)
 	}
-	if bad := judge(rules, audit.Write, `{"done":true}`, `{"done":true}`, `[{"op":"fly"}]`, delta, audit.StatusOK); bad.Scores.PhiMask != audit.MaskUnobservable {
-		t.Errorf("a block that is no patch: %+v, want the effect unobservable", bad.Scores)
+	for _, made := range []diff.Patch{delta, {}} {
+		for _, block := range []string{`[{"op":"fly"}]`, `{`, `{}`, `"x"`, `[{"op":"test","path":"/a","value":1}]`} {
+			bad := judge(rules, audit.Write, `{"done":true}`, `{"done":true}`, block, made, audit.StatusOK)
+			if s := bad.Scores; s.Phi == nil || *s.Phi != 0 || s.EffectF1 == nil || *s.EffectF1 != 0 || bad.Severity < audit.S3 {
+				t.Errorf("%s is no patch: %+v, severity %v; a rehearsal must not mask itself", block, s, bad.Severity)
+			}
+		}
 	}
 }
 
