@@ -2,6 +2,7 @@ package audit
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"strings"
 
@@ -53,34 +54,5 @@ func yamlHint(err error) string {
 	return "write YAML as the documentation of ParseRules shows it"
 }
 
-// nearest finds the valid word with the smallest edit distance.
-func nearest(word string, valid []string) string {
-	best, distance := "", len(word)+64
-	for _, v := range valid {
-		if d := editDistance(word, v); d < distance {
-			best, distance = v, d
-		}
-	}
-	return best
-}
-
-// editDistance is Levenshtein's, on bytes.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			substitute := diagonal
-			if a[i] != b[j] {
-				substitute++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(substitute, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
-}
+// nearest finds the valid word with the fewest edits, however many.
+func nearest(word string, valid []string) string { return diff.Nearest(word, valid, math.MaxInt-1) }

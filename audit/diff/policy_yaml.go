@@ -110,7 +110,7 @@ func (y *policyReader) root(body ast.Node) error {
 				return err
 			}
 		default:
-			return fault(pair.Key, nearest(key, []string{"version", "tools"}), "unknown key %q", key)
+			return fault(pair.Key, nearestHint(key, []string{"version", "tools"}), "unknown key %q", key)
 		}
 	}
 	return nil
@@ -191,7 +191,7 @@ func (r *Rule) set(pair *ast.MappingValueNode) error {
 	}
 	if !isScalar {
 		if !slices.Contains(ruleWords(), key) {
-			return fault(pair.Key, nearest(key, ruleWords()), "unknown key %q", key)
+			return fault(pair.Key, nearestHint(key, ruleWords()), "unknown key %q", key)
 		}
 		return fault(pair.Value, "write one value", "%s must be a single value", key)
 	}
@@ -224,7 +224,7 @@ func (r *Rule) set(pair *ast.MappingValueNode) error {
 		weight, err = strconv.ParseFloat(text, 64)
 		r.Weight = &weight
 	default:
-		return fault(pair.Key, nearest(key, ruleWords()), "unknown key %q", key)
+		return fault(pair.Key, nearestHint(key, ruleWords()), "unknown key %q", key)
 	}
 	if err != nil {
 		return fault(pair.Value, "see the example of ParsePolicy", "%s: %v", key, err)

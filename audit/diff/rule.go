@@ -72,12 +72,12 @@ const regexPrefix = "regex:"
 func (r *Rule) validate() (message, hint string) {
 	switch {
 	case r.Class != "" && !slices.Contains(classes(), r.Class):
-		return fmt.Sprintf("unknown rule %q", r.Class), nearest(string(r.Class), classes())
+		return fmt.Sprintf("unknown rule %q", r.Class), nearestHint(string(r.Class), classes())
 	case r.Array != "" && !slices.Contains(arrayModes(), r.Array):
-		return fmt.Sprintf("unknown array mode %q", r.Array), nearest(string(r.Array), arrayModes())
+		return fmt.Sprintf("unknown array mode %q", r.Array), nearestHint(string(r.Array), arrayModes())
 	case r.Presence != "" && r.Presence != Required && r.Presence != Optional:
 		return fmt.Sprintf("unknown presence %q", r.Presence),
-			nearest(string(r.Presence), []Presence{Required, Optional})
+			nearestHint(string(r.Presence), []Presence{Required, Optional})
 	case (r.Abs != 0 || r.Rel != 0) && r.Class != Number:
 		return "abs and rel contradict a rule other than number", "write rule: number"
 	case !finite(r.Abs) || !finite(r.Rel):
@@ -108,7 +108,7 @@ func (r *Rule) validateParts() (message, hint string) {
 	for _, pair := range r.Equate {
 		for _, void := range pair {
 			if !slices.Contains(voids(), void) {
-				return fmt.Sprintf("cannot equate %q", void), nearest(string(void), voids())
+				return fmt.Sprintf("cannot equate %q", void), nearestHint(string(void), voids())
 			}
 		}
 		if pair[0] == pair[1] {
@@ -203,37 +203,11 @@ func list[T ~string](words []T) string {
 	return strings.Join(out, ", ")
 }
 
-// nearest is a hint that names the valid word closest to a wrong one.
-func nearest[T ~string](word string, valid []T) string {
-	best, distance := "", len(word)/2+2
-	for _, v := range valid {
-		if d := editDistance(word, string(v)); d < distance {
-			best, distance = string(v), d
-		}
-	}
+// nearestHint names the valid word closest to a wrong one.
+func nearestHint[T ~string](word string, valid []T) string {
+	best := Nearest(word, valid, len(word)/2+1)
 	if best == "" {
 		return "want one of " + list(valid)
 	}
 	return fmt.Sprintf("did you mean %q? Want one of %s", best, list(valid))
-}
-
-// editDistance is Levenshtein's, on bytes.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			substitute := diagonal
-			if a[i] != b[j] {
-				substitute++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(substitute, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 
 	"understudy/audit"
+	"understudy/audit/diff"
 )
 
 // reader walks the syntax tree of a policy and collects every fault with its
@@ -214,34 +216,8 @@ func nearest(word string, valid []string) string {
 		"error_code": "error_family", "state_delta": "effect_f1", "pessimism": "false_error", "match": "exact",
 		"exemptions": "waivers", "threshold": "max", "minimum": "min", "maximum": "max", "enforce": "critical",
 	}
-	best, distance := "", math.MaxInt
-	for _, v := range valid {
-		if v == aliases[word] {
-			return v
-		}
-		if d := edits(word, v); d < distance {
-			best, distance = v, d
-		}
+	if alias := aliases[word]; slices.Contains(valid, alias) {
+		return alias
 	}
-	return best
-}
-
-func edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			substitute := diagonal
-			if a[i] != b[j] {
-				substitute++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(substitute, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
+	return diff.Nearest(word, valid, math.MaxInt-1)
 }
