@@ -69,20 +69,24 @@ func gather(actions []Action) []Planned {
 	ordered := slices.Clone(actions)
 	slices.SortStableFunc(ordered, func(a, b Action) int { return cmp.Compare(a.Step, b.Step) })
 	steps := make([]Planned, 0, len(ordered))
+	samples := map[int]bool{} // of the last step
 	for i := range ordered {
 		action := &ordered[i]
 		digest := CallDigest(action.Call)
 		if n := len(steps); n > 0 && steps[n-1].Step() == action.Step {
 			last := &steps[n-1]
 			if last.digest == digest && last.replay == action.Replay {
-				if slices.ContainsFunc(last.samples, func(s Action) bool { return s.Sample == action.Sample }) {
+				if samples[action.Sample] {
 					last.flag(FlagRepeatedSample)
 				}
+				samples[action.Sample] = true
 				last.samples = append(last.samples, *action)
 				continue
 			}
 			last.flag(FlagRepeatedStep)
 		}
+		clear(samples)
+		samples[action.Sample] = true
 		steps = append(steps, Planned{call: action.Call, digest: digest, samples: []Action{*action}, replay: action.Replay})
 	}
 	return steps

@@ -42,6 +42,9 @@ type trajectory struct {
 
 	messages     int  // tool-calling messages so far
 	answeredLast bool // the last event was an answer: the next call starts a message
+
+	waiting map[string][]int // unanswered calls by their id, the first one first
+	first   int              // no call before it is unanswered
 }
 
 // call appends a tool call. Calls with no answer between them were made in one
@@ -52,6 +55,12 @@ func (t *trajectory) call(e exchange) {
 	}
 	t.answeredLast = e.answered
 	e.message = t.messages
+	if !e.answered && e.id != "" {
+		if t.waiting == nil {
+			t.waiting = map[string][]int{}
+		}
+		t.waiting[e.id] = append(t.waiting[e.id], len(t.exchanges))
+	}
 	t.exchanges = append(t.exchanges, e)
 }
 
@@ -59,16 +68,34 @@ func (t *trajectory) call(e exchange) {
 // id, the first unanswered one. Ids repeat in real files, and parallel answers
 // come in any order. It reports whether a call was waiting.
 func (t *trajectory) answer(id string, raw []byte, failed *bool) bool {
-	for i := range t.exchanges {
-		e := &t.exchanges[i]
-		if e.answered || id != "" && e.id != id {
-			continue
-		}
-		e.answer, e.answered, e.failed = raw, true, failed
-		t.answeredLast = true
-		return true
+	e := t.unanswered(id)
+	if e == nil {
+		return false
 	}
-	return false
+	e.answer, e.answered, e.failed = raw, true, failed
+	t.answeredLast = true
+	return true
+}
+
+// unanswered finds the call that an answer belongs to, without a look at those
+// that are answered: an episode may have a million.
+func (t *trajectory) unanswered(id string) *exchange {
+	if id == "" {
+		for ; t.first < len(t.exchanges); t.first++ {
+			if e := &t.exchanges[t.first]; !e.answered {
+				return e
+			}
+		}
+		return nil
+	}
+	for queue := t.waiting[id]; len(queue) > 0; queue = t.waiting[id] {
+		i := queue[0]
+		t.waiting[id] = queue[1:]
+		if i < len(t.exchanges) && !t.exchanges[i].answered && t.exchanges[i].id == id {
+			return &t.exchanges[i]
+		}
+	}
+	return nil
 }
 
 const (

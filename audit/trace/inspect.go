@@ -2,6 +2,7 @@ package trace
 
 import (
 	"archive/zip"
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -32,6 +33,8 @@ type inspectSample struct {
 	Output      struct {
 		Model string `json:"model"`
 	} `json:"output"`
+
+	budget int // bytes that resolving attachments may still read and write
 }
 
 type inspectEvent struct {
@@ -105,7 +108,7 @@ func readEntry(entry *zip.File, limit int) ([]byte, error) {
 }
 
 func readInspectSample(body []byte, s *sink) {
-	var sample inspectSample
+	sample := inspectSample{budget: 2 * s.opts.MaxRecord}
 	if err := json.Unmarshal(body, &sample); err != nil {
 		s.skip(reasonTruncated, 1, 0)
 		return
@@ -120,7 +123,7 @@ func readInspectSample(body []byte, s *sink) {
 	s.emit(t)
 }
 
-func (sample inspectSample) exchange(event inspectEvent) exchange {
+func (sample *inspectSample) exchange(event inspectEvent) exchange {
 	e := exchange{
 		id: event.ID, tool: event.Function, arguments: sample.resolve(event.Arguments),
 		answer: content(sample.resolve(event.Result)), answered: event.Result != nil, failed: event.Failed,
@@ -134,14 +137,17 @@ func (sample inspectSample) exchange(event inspectEvent) exchange {
 	return e
 }
 
-// resolve replaces "attachment://id" strings, at any depth, by what they name.
-func (sample inspectSample) resolve(raw json.RawMessage) json.RawMessage {
+// resolve replaces "attachment://id" strings, at any depth, by what they name. A
+// sample that names its attachments so often that it becomes a bomb keeps the
+// names from there on.
+func (sample *inspectSample) resolve(raw json.RawMessage) json.RawMessage {
 	const scheme = "attachment://"
-	if len(sample.Attachments) == 0 || !strings.Contains(string(raw), scheme) {
+	if sample.budget -= len(raw); sample.budget < 0 || len(sample.Attachments) == 0 || !bytes.Contains(raw, []byte(scheme)) {
 		return raw
 	}
 	if id, ok := strings.CutPrefix(text(raw), scheme); ok {
-		if attached, found := sample.Attachments[id]; found {
+		if attached, found := sample.Attachments[id]; found && len(attached) <= sample.budget {
+			sample.budget -= len(attached)
 			return attached
 		}
 		return raw

@@ -73,21 +73,44 @@ func documentRecord(head []byte, in *bufio.Reader, s *sink, yield func(record) e
 }
 
 func arrayRecords(in *bufio.Reader, s *sink, yield func(record) error) error {
-	decoder := json.NewDecoder(in)
+	capped := &cappedReader{in: in, left: s.opts.MaxRecord}
+	decoder := json.NewDecoder(capped)
 	_, broken := decoder.Token()
 	for n := 1; broken == nil && decoder.More(); n++ {
 		var body json.RawMessage
 		if broken = decoder.Decode(&body); broken != nil {
 			break
 		}
+		capped.left = s.opts.MaxRecord
 		if err := yield(record{body: body, line: n}); err != nil {
 			return err
 		}
 	}
-	if broken != nil {
+	switch {
+	case errors.Is(broken, errOversize):
+		s.skip(reasonOversize, 1, 0)
+	case broken != nil:
 		s.skip(reasonTruncated, 1, 0) // a broken element hides where the next one starts
 	}
 	return nil
+}
+
+var errOversize = errors.New(reasonOversize)
+
+// cappedReader ends with errOversize when left bytes were read: a decoder holds
+// a whole element in memory.
+type cappedReader struct {
+	in   io.Reader
+	left int
+}
+
+func (r *cappedReader) Read(b []byte) (int, error) {
+	if r.left <= 0 {
+		return 0, errOversize
+	}
+	n, err := r.in.Read(b)
+	r.left -= n
+	return n, err
 }
 
 func firstByte(in *bufio.Reader) (byte, error) {
