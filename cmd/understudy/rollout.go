@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"understudy/audit"
 )
@@ -193,9 +194,10 @@ func key(call audit.Call) string {
 	if json.Unmarshal(call.Arguments, &args) != nil {
 		return call.Tool + " " + string(call.Arguments)
 	}
-	text := call.Tool
+	var text strings.Builder
+	text.WriteString(call.Tool)
 	for _, name := range slices.Sorted(maps.Keys(args)) {
-		text += " " + name + "=" + string(args[name])
+		fmt.Fprintf(&text, " %s=%s", name, args[name])
 	}
-	return text
+	return text.String()
 }

@@ -23,12 +23,11 @@ const (
 )
 
 var (
-	errBigInt   = fmt.Errorf("an integer of more than %d bits", maxBits)
-	errKeySize  = fmt.Errorf("a key of more than %d parts", maxKey)
-	errNested   = fmt.Errorf("a value of more than %d levels", state.MaxDepth)
-	errMemory   = errors.New("memory limit")
-	errCompares = errors.New("the values are too large to compare")
-	errSteps    = errors.New("too many steps")
+	errBigInt  = fmt.Errorf("an integer of more than %d bits", maxBits)
+	errKeySize = fmt.Errorf("a key of more than %d parts", maxKey)
+	errNested  = fmt.Errorf("a value of more than %d levels", state.MaxDepth)
+	errMemory  = errors.New("memory limit")
+	errSteps   = errors.New("too many steps")
 )
 
 // spend charges n bytes to the call.
