@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"understudy/audit"
-	"understudy/sandbox"
 	"understudy/sandbox/domains"
 )
 
@@ -49,8 +48,6 @@ func TestEchoesAreMined(t *testing.T) {
 // rehearser that tells the truth is full of effect there.
 func TestDeclaredEchoesHoldAndTheTruthHasFullEffect(t *testing.T) {
 	t.Parallel()
-	registry := sandbox.New(domains.FS())
-	t.Cleanup(func() { _ = registry.Close() })
 	names, err := registry.Names()
 	if err != nil {
 		t.Fatal(err)

@@ -20,14 +20,18 @@ type bench struct {
 	state record
 }
 
-func open(t *testing.T, name string, opts starlark.Options) bench {
+// open opens a domain of the shared registry, whose worlds are generated once.
+func open(t *testing.T, ref string) bench {
 	t.Helper()
-	d, err := starlark.Load(domains.FS(), name, opts)
+	env, err := registry.Environment(t.Context(), ref)
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := starlark.NewEnvironment(d)
-	t.Cleanup(func() { _ = env.Close() })
+	return openIn(t, env)
+}
+
+func openIn(t *testing.T, env audit.Environment) bench {
+	t.Helper()
 	s, err := env.Open(t.Context(), audit.Start{})
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +107,7 @@ func both(conditions ...func(record) bool) func(record) bool {
 
 func TestRetailRules(t *testing.T) {
 	t.Parallel()
-	b := open(t, "retail", starlark.Options{})
+	b := open(t, "retail@3")
 	users := b.state["users"].(record)
 	owner := func(flag bool) func(record) bool {
 		return func(r record) bool { return users[r["user_id"].(string)].(record)["under_review"] == flag }
@@ -130,7 +134,7 @@ func TestRetailRules(t *testing.T) {
 // the third is refused, whichever tool asks, and a customer next door is served.
 func TestRetailLimit(t *testing.T) {
 	t.Parallel()
-	b := open(t, "retail", starlark.Options{})
+	b := open(t, "retail@3")
 	orders, products := b.state["orders"].(record), b.state["products"].(record)
 	first := func(r record) record { return r["items"].([]any)[0].(record) }
 	of := func(user record, is func(record) bool) []record {
@@ -171,7 +175,7 @@ func TestRetailLimit(t *testing.T) {
 func TestRetailVersions(t *testing.T) {
 	t.Parallel()
 	for version, outcome := range map[int]string{1: "ok", 2: "precondition"} {
-		b := open(t, "retail", starlark.Options{Version: version})
+		b := open(t, fmt.Sprintf("retail@%d", version))
 		users, products := b.state["users"].(record), b.state["products"].(record)
 		id, order := b.find(t, "orders", func(r record) bool {
 			delivered, _ := r["delivered_at"].(string)
@@ -193,7 +197,7 @@ func TestRetailVersions(t *testing.T) {
 
 func TestAirlineRules(t *testing.T) {
 	t.Parallel()
-	b := open(t, "airline", starlark.Options{})
+	b := open(t, "airline@3")
 	users := b.state["users"].(record)
 	free := func(r record) bool { return users[r["user_id"].(string)].(record)["chargeback"] == false }
 	coming := func(r record) bool { return r["flights"].([]any)[0].(record)["date"].(string) > "2025-09-12" }
@@ -232,7 +236,11 @@ func TestAirlineRules(t *testing.T) {
 // TestAirlineCompat shows that tau2's behaviour has neither rule (design.md 10).
 func TestAirlineCompat(t *testing.T) {
 	t.Parallel()
-	b := open(t, "airline", starlark.Options{Compat: starlark.CompatTau2})
+	d, err := starlark.Load(domains.FS(), "airline", starlark.Options{Compat: starlark.CompatTau2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := openIn(t, starlark.NewEnvironment(d))
 	id, _ := b.find(t, "reservations", has("cabin", "basic_economy"))
 	want(t, b.try(t, "cancel_reservation", `{"reservation_id":%q}`, id), "ok", "compat cancels basic economy")
 	want(t, b.try(t, "cancel_reservation", `{"reservation_id":%q}`, id), "ok", "compat cancels again and again")
@@ -240,7 +248,7 @@ func TestAirlineCompat(t *testing.T) {
 
 func TestTelecomRules(t *testing.T) {
 	t.Parallel()
-	b := open(t, "telecom", starlark.Options{})
+	b := open(t, "telecom@3")
 	const roaming = `{"customer_id":%q,"line_id":%q,"enabled":true}`
 	owners := func(active bool) func(record) bool {
 		return func(r record) bool { return (r["account_status"] == "Active") == active }
@@ -261,7 +269,7 @@ func TestTelecomRules(t *testing.T) {
 // TestTelecomRoles pays a bill with two roles over one state.
 func TestTelecomRoles(t *testing.T) {
 	t.Parallel()
-	b := open(t, "telecom", starlark.Options{})
+	b := open(t, "telecom@3")
 	mine := b.state["user"].(record)["surroundings"].(record)["phone_number"]
 	id, _ := b.find(t, "agent/lines", func(r record) bool { return r["phone_number"] == mine })
 	owner, customer := b.find(t, "agent/customers", func(r record) bool { return fmt.Sprint(r["line_ids"].([]any)[0]) == id })

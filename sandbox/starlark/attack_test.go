@@ -111,10 +111,13 @@ func longAttacks() []attack {
 	}
 }
 
-// TestAttacks runs every attack on one call: it must end within bounded time and
-// memory, and leave the state as it was.
+// TestAttacks runs every attack on one call: it must end within bounded processor
+// time and memory, and leave the state as it was. (A busy machine bends other time.)
 func TestAttacks(t *testing.T) {
-	for _, tt := range append(attacks(), longAttacks()...) {
+	for i, tt := range append(attacks(), longAttacks()...) {
+		if raceEnabled && i%12 != 0 {
+			continue // one goroutine, ten times slower: the run without the detector tries them all
+		}
 		t.Run(tt.name, func(t *testing.T) {
 			d, err := domain(t, tt.body)
 			if err != nil {
@@ -126,9 +129,9 @@ func TestAttacks(t *testing.T) {
 				t.Fatal(err)
 			}
 			peak := watchMemory(t)
-			started := time.Now()
+			started := processor(t)
 			obs, err := s.Call(t.Context(), audit.Call{Tool: "t"})
-			took := time.Since(started)
+			took := processor(t) - started
 			t.Logf("%v, %d MB: %s %.120s", took.Round(time.Millisecond), peak()>>20, obs.Status, obs.Raw)
 			if err != nil {
 				t.Fatal(err)
@@ -200,12 +203,13 @@ func TestSourceAttacks(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			fsys := fstest.MapFS{"x/domain.yaml": {Data: []byte("name: x\n")}, "x/domain.star": {Data: []byte(tt.text)}}
-			started := time.Now()
+			started := processor(t)
 			_, err := starlark.Load(fsys, "x", starlark.Options{})
+			took := processor(t) - started
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %.300v, want an error with %q: %s", err, tt.want, tt.reason)
 			}
-			if took := time.Since(started); took > 5*time.Second {
+			if took > 5*time.Second {
 				t.Errorf("took %v: %s", took, tt.reason)
 			}
 		})

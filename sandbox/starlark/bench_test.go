@@ -1,5 +1,3 @@
-//go:build unix
-
 package starlark_test
 
 import (
@@ -70,11 +68,11 @@ func BenchmarkCancelOrder(b *testing.B) {
 }
 
 // processor is the processor time that this process has used.
-func processor(b *testing.B) time.Duration {
-	b.Helper()
+func processor(tb testing.TB) time.Duration {
+	tb.Helper()
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -29,7 +29,12 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(1)
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(status int) {
+		if err := os.RemoveAll(model.dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(status)
+	}))
 }
 
 // commitForEver commits row after row and prints each one that was acknowledged.
@@ -59,7 +64,7 @@ func commitForEver(ctx context.Context, dir string) error {
 
 func TestKilledProgramLosesNothing(t *testing.T) {
 	t.Parallel()
-	dir := folder(t)
+	dir := made(t)
 	acknowledged := 0
 	for round := range 3 {
 		child := exec.CommandContext(t.Context(), os.Args[0])

@@ -1,25 +1,61 @@
 package cluster_test
 
 import (
+	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"understudy/audit"
 	"understudy/audit/ledger/cluster"
 )
 
+// model is a stopped cluster that tests copy: initdb costs a second of processor
+// time, a copy a twentieth. TestMain removes it.
+var model struct {
+	sync.Once
+
+	dir string
+	err error
+}
+
 // made is a folder with a stopped cluster.
 func made(t *testing.T) string {
 	t.Helper()
 	dir := folder(t)
-	c := start(t, cluster.Config{Dir: dir, Ephemeral: true})
-	if err := c.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	fill(t, dir)
 	return dir
+}
+
+// fill copies the stopped cluster into a data folder that exists, owners included.
+func fill(t *testing.T, dir string) {
+	t.Helper()
+	model.Do(func() { model.dir, model.err = makeModel(t.Context()) })
+	if model.err != nil {
+		t.Fatalf("make a cluster to copy: %v (%s)", model.err, audit.ErrorHint(model.err))
+	}
+	if out, err := exec.CommandContext(t.Context(), "cp", "-pR", filepath.Join(model.dir, "postgres"), dir).CombinedOutput(); err != nil {
+		t.Fatalf("copy the cluster: %v: %s", err, out)
+	}
+}
+
+func makeModel(ctx context.Context) (string, error) {
+	dir, err := os.MkdirTemp("/tmp", "understudy-cluster-")
+	if err != nil {
+		return "", err
+	}
+	if err := os.Chmod(dir, 0o711); err != nil {
+		return dir, err
+	}
+	c, err := cluster.Start(ctx, cluster.Config{Dir: dir, Ephemeral: true})
+	if err != nil {
+		return dir, err
+	}
+	return dir, c.Stop(ctx)
 }
 
 func write(t *testing.T, path, text string) {
@@ -42,7 +78,7 @@ func TestStartRefuses(t *testing.T) {
 	}{
 		{"used", func(t *testing.T) cluster.Config {
 			t.Helper()
-			return cluster.Config{Dir: start(t, cluster.Config{Dir: folder(t), Ephemeral: true}).Dir()}
+			return cluster.Config{Dir: start(t, cluster.Config{Dir: made(t), Ephemeral: true}).Dir()}
 		}, "in use by process", "two programs on one cluster would destroy it"},
 		{"file", func(t *testing.T) cluster.Config {
 			t.Helper()
@@ -162,6 +198,10 @@ func TestHalfMadeClusterIsMadeAgain(t *testing.T) {
 func TestSocketOfDeepFolder(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(folder(t), strings.Repeat("deep/", 25))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, dir)
 	c := start(t, cluster.Config{Dir: dir, Ephemeral: true})
 	socket := connect(t, c).Config().Host
 	if strings.HasPrefix(socket, dir) {

@@ -1,0 +1,5 @@
+//go:build race
+
+package starlark_test
+
+const raceEnabled = true
