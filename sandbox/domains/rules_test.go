@@ -107,7 +107,7 @@ func both(conditions ...func(record) bool) func(record) bool {
 
 func TestRetailRules(t *testing.T) {
 	t.Parallel()
-	b := open(t, "retail@3")
+	b := open(t, "retail@1")
 	users := b.state["users"].(record)
 	owner := func(flag bool) func(record) bool {
 		return func(r record) bool { return users[r["user_id"].(string)].(record)["under_review"] == flag }
@@ -134,7 +134,7 @@ func TestRetailRules(t *testing.T) {
 // the third is refused, whichever tool asks, and a customer next door is served.
 func TestRetailLimit(t *testing.T) {
 	t.Parallel()
-	b := open(t, "retail@3")
+	b := open(t, "retail@1")
 	orders, products := b.state["orders"].(record), b.state["products"].(record)
 	first := func(r record) record { return r["items"].([]any)[0].(record) }
 	of := func(user record, is func(record) bool) []record {
@@ -197,7 +197,7 @@ func TestRetailVersions(t *testing.T) {
 
 func TestAirlineRules(t *testing.T) {
 	t.Parallel()
-	b := open(t, "airline@3")
+	b := open(t, "airline@1")
 	users := b.state["users"].(record)
 	free := func(r record) bool { return users[r["user_id"].(string)].(record)["chargeback"] == false }
 	coming := func(r record) bool { return r["flights"].([]any)[0].(record)["date"].(string) > "2025-09-12" }
@@ -248,7 +248,7 @@ func TestAirlineCompat(t *testing.T) {
 
 func TestTelecomRules(t *testing.T) {
 	t.Parallel()
-	b := open(t, "telecom@3")
+	b := open(t, "telecom@1")
 	const roaming = `{"customer_id":%q,"line_id":%q,"enabled":true}`
 	owners := func(active bool) func(record) bool {
 		return func(r record) bool { return (r["account_status"] == "Active") == active }
@@ -269,7 +269,7 @@ func TestTelecomRules(t *testing.T) {
 // TestTelecomRoles pays a bill with two roles over one state.
 func TestTelecomRoles(t *testing.T) {
 	t.Parallel()
-	b := open(t, "telecom@3")
+	b := open(t, "telecom@1")
 	mine := b.state["user"].(record)["surroundings"].(record)["phone_number"]
 	id, _ := b.find(t, "agent/lines", func(r record) bool { return r["phone_number"] == mine })
 	owner, customer := b.find(t, "agent/customers", func(r record) bool { return fmt.Sprint(r["line_ids"].([]any)[0]) == id })
