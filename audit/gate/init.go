@@ -61,7 +61,11 @@ func Init(ctx context.Context, source audit.FigureSource, run string) ([]byte, e
 	}
 	modes, canaries := modesOf(counts)
 	var b strings.Builder
-	fmt.Fprintf(&b, "# From run %s of policy %s.\n", comment(facts.ID), comment(facts.Policy))
+	of := ""
+	if facts.Policy != "" {
+		of = " of policy " + comment(facts.Policy)
+	}
+	fmt.Fprintf(&b, "# From run %s%s.\n", comment(facts.ID), of)
 	writeHead(&b, modes)
 	for _, s := range suggested() {
 		var own []audit.Mode

@@ -87,7 +87,9 @@ func (r *Relay) relay(ctx context.Context) (int, error) {
 			return err
 		}
 		if failure != nil && slices.ContainsFunc(messages, func(m audit.Outgoing) bool { return m.Seq > 0 }) {
-			logFailure(ctx, r.config.Logger, "relay", 1, failure)
+			if ctx.Err() == nil { // a stop is no failure
+				logFailure(ctx, r.config.Logger, "relay", 1, failure)
+			}
 			return nil // what the stream has is marked; the rest stays in the outbox
 		}
 		return failure

@@ -145,7 +145,11 @@ func (c command) printHelp(w io.Writer, fs *flag.FlagSet) {
 		fmt.Fprintln(w, "\nflags:")
 	}
 	for _, f := range own {
-		fmt.Fprintf(w, "  --%-22s %s (default %s)\n", f.Name, f.Usage, f.DefValue)
+		usage := f.Usage
+		if !slices.Contains([]string{"", "0", "false"}, f.DefValue) {
+			usage += " (default " + f.DefValue + ")"
+		}
+		fmt.Fprintf(w, "  --%-22s %s\n", f.Name, usage)
 	}
 	fmt.Fprintln(w, "\nsettings, for every command (understudy help config says more):")
 	printSettings(w)

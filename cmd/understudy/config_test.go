@@ -104,7 +104,7 @@ func TestSuggest(t *testing.T) {
 	for _, test := range []struct{ given, want, reason string }{
 		{"verfy", "did you mean verify?", "a letter is missing"},
 		{"mgirate", "did you mean migrate?", "two letters are swapped"},
-		{"xxxxxxxx", "", "nothing is near: no guess"},
+		{"xxxxxxxx", "one of verify, migrate, serve", "nothing is near: a few words are all named"},
 	} {
 		if got := main.Suggest(test.given, "verify", "migrate", "serve"); got != test.want {
 			t.Errorf("%s: got %q, want %q (%s)", test.given, got, test.want, test.reason)

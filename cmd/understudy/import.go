@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"understudy/audit"
@@ -101,18 +102,27 @@ func (in intake) files(ctx context.Context, inv *invocation, paths []string) (st
 	if name == "" {
 		name = runName(strings.TrimSuffix(filepath.Base(paths[0]), filepath.Ext(paths[0])), time.Now())
 	}
-	if err := in.ensureRun(ctx, inv, name); err != nil {
-		return "", err
-	}
+	// Made with the first episodes, so that files which cannot be read leave no run behind.
+	run := sync.OnceValue(func() error { return in.ensureRun(ctx, inv, name) })
+	read := 0
 	for _, path := range paths {
-		queued, report, err := in.file(ctx, inv, name, path)
+		queued, report, err := in.file(ctx, inv, path, func(batch []audit.Episode) (int, error) {
+			if err := run(); err != nil {
+				return 0, err
+			}
+			return in.ledger.Enqueue(ctx, name, batch)
+		})
 		if err != nil {
 			return "", err
 		}
+		read += report.Episodes
 		fmt.Fprintf(inv.stdout, "%s: %s\n", path, report)
 		if known := report.Episodes - queued; known > 0 {
 			fmt.Fprintf(inv.stdout, "%s: %d episodes were in run %s already\n", path, known, name)
 		}
+	}
+	if read == 0 {
+		return "", usageError("there is no tool call in "+strings.Join(paths, ", "), "name trajectories with tool calls, or their --format")
 	}
 	return name, nil
 }
@@ -126,12 +136,18 @@ func (in intake) ensureRun(ctx context.Context, inv *invocation, name string) er
 	return err
 }
 
-func (in intake) file(ctx context.Context, inv *invocation, run, path string) (queued int, report trace.Report, err error) {
+// file reads one file and hands its episodes, in batches, to enqueue.
+func (in intake) file(
+	ctx context.Context, inv *invocation, path string, enqueue func([]audit.Episode) (int, error),
+) (queued int, report trace.Report, err error) {
 	progress := inv.newProgress("import "+filepath.Base(path), 0)
 	defer progress.end()
 	var batch []audit.Episode
 	flush := func() error {
-		n, err := in.ledger.Enqueue(ctx, run, batch)
+		if len(batch) == 0 {
+			return nil
+		}
+		n, err := enqueue(batch)
 		queued += n
 		progress.add(len(batch))
 		batch = batch[:0]

@@ -48,9 +48,10 @@ func printFigures(w io.Writer, all []audit.Figures) error {
 		return err
 	}
 	_, err := fmt.Fprint(w, `
-In %, worst tool first. outcome = same outcome class. FSR = P(rehearsed ok | the sandbox refuses); refused = how often it
-did. F1 of the fields of ok answers, effect F1 of writes. S0 exact, S1 cosmetic, S2 minor, S3 material, S4 false error or
-wrong family, S5 false success. outcome, FSR: Wilson on n_eff = n/deff, clustered by prompt group; F1: means.
+In %, worst tool first. outcome = same outcome class. FSR = P(rehearsed ok | the sandbox refuses); refused = how
+often it did. F1 of the fields of ok answers, effect F1 of writes. S0 exact, S1 cosmetic, S2 minor, S3 material,
+S4 false error or wrong family, S5 false success. outcome and FSR: Wilson on n_eff = n/deff, clustered by prompt
+group; F1: means. Masked calls have no verdict and count in no figure.
 `)
 	return err
 }
@@ -94,12 +95,22 @@ func share(x float64) string {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return "-"
 	}
-	return fmt.Sprintf("%.1f", 100*x)
+	text := fmt.Sprintf("%.1f", 100*x)
+	switch { // all and none are never rounded to
+	case x < 1 && text == "100.0":
+		return ">99.9"
+	case x > 0 && text == "0.0":
+		return "<0.1"
+	}
+	return text
 }
 
 func effective(e stat.Estimate) string {
-	if !e.Defined() {
+	switch {
+	case !e.Defined():
 		return "-"
+	case e.NEff < 1: // few prompts that fare differently say little about the next
+		return "<1"
 	}
 	return fmt.Sprintf("%.0f", e.NEff)
 }

@@ -109,9 +109,9 @@ func printVersions(inv *invocation, base string, figures []audit.VersionFigures,
 		return err
 	}
 	_, err := fmt.Fprint(inv.stdout, `
-changed = calls that the version answers in another way than `+base+` does. stale = of these, in %, the answer that was right
-before the change; Wilson on n/deff by prompt group. until noticed = calls of one rollout. no task = episodes left out
-because the version lacks their task. More of a version: understudy report RUN
+changed = calls that the version answers in another way than `+base+` does. stale = of these, in %, the answer that was
+right before the change; Wilson on n/deff by prompt group. until noticed = changed calls of one rollout, up to 10. no
+task = episodes left out because the version lacks their task. On what is known: understudy report `+runs[base]+`
 `)
 	return err
 }

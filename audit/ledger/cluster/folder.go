@@ -79,7 +79,7 @@ func claim(path string) (*lockfile.Lock, error) {
 		return nil, &audit.Error{
 			Code: audit.CodeInfrastructure, Err: ErrInUse,
 			Message: fmt.Sprintf("the data folder %s is in use by process %d", filepath.Dir(path), held.PID),
-			Hint:    "stop that program, or give this one a folder of its own with --data-dir",
+			Hint:    "stop that program, or give this one a folder of its own with --data-dir; import, report, gate, verify work beside it",
 		}
 	}
 	if err != nil {

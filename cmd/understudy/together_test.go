@@ -1,0 +1,123 @@
+package main_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"understudy/audit"
+	main "understudy/cmd/understudy"
+)
+
+// A policy that has learned version 1 by heart does not notice later ones.
+func TestAcrossVersions(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	old := world(t, "retail@1")
+	url := modelServer(t, func(calls []audit.Call) (string, int) {
+		answers := replay(t, old, calls...)
+		return answers[len(answers)-1], http.StatusOK
+	})
+	d.says(d.do(3, "audit", "--across-versions", "--environment", "retail@1"), "needs an environment and a policy", "hint: understudy audit")
+	out := d.do(0, "audit", "--across-versions", "--environment", "retail@1", "--policy", url, "--tasks", "12", "--policy-name", "parrot")
+	d.says(out, "version", "retail@2", "100.0 [", "parrot/retail@2", "retail@3", "stale =")
+	if rungs, _ := d.ladder("parrot/retail@1"); rungs[0] == 0 || rungs[3]+rungs[4]+rungs[5] > 0 {
+		t.Errorf("got ladder %v on the version that the policy knows, want exact answers", rungs)
+	}
+	if rungs, _ := d.ladder("parrot/retail@2"); rungs[3]+rungs[4]+rungs[5] == 0 {
+		t.Errorf("got ladder %v on a version that the policy does not know, want errors", rungs)
+	}
+}
+
+// Commands that audit nothing work beside a running service; others say who is
+// in the way.
+func TestBesideARunningService(t *testing.T) {
+	t.Parallel()
+	dir := folder(t)
+	cfg := main.Default()
+	cfg.DataDir, cfg.Listen = filepath.Join(dir, "data"), "127.0.0.1:0"
+	m := &main.Main{Config: cfg, Logger: slog.New(slog.DiscardHandler)}
+	if err := m.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d := &desk{t, dir, map[string]string{"UNDERSTUDY_DATA_DIR": cfg.DataDir, "UNDERSTUDY_LOG_LEVEL": "warn"}}
+	calls := []audit.Call{{Tool: "get_user", Arguments: json.RawMessage(`{"user":"U1"}`)}}
+	path := d.write("chat.jsonl", chatLine("e", calls, replay(t, world(t, "retail-mini@1"), calls...))+"\n")
+	d.says(d.do(0, "import", path, "--environment", "retail-mini@1", "--run", "beside"), "queued as run beside")
+	d.says(d.do(0, "report", "beside"), "no call has a verdict yet", "1 open")
+	d.do(0, "verify")
+	d.says(d.do(4, "audit", "--run", "beside"), "in use by process", "hint: ", "import, report, gate, verify")
+	if err := errors.Join(m.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	d.says(d.do(0, "audit", "--run", "beside"), "get_user", "1 scored")
+}
+
+// A worker of its own audits what another process queued, over shared servers.
+func TestWorkerProcess(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.Start()
+	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
+	if !ns.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the NATS server does not start")
+	}
+	calls := []audit.Call{{Tool: "get_user", Arguments: json.RawMessage(`{"user":"U1"}`)}}
+	path := d.write("chat.jsonl", chatLine("e", calls, replay(t, world(t, "retail-mini@1"), calls...))+"\n")
+	d.do(0, "import", path, "--environment", "retail-mini@1", "--run", "shared")
+	var env []string
+	for name, value := range d.env {
+		env = append(env, name+"="+value)
+	}
+	worker := program(t, d.dir, env, "worker", "--nats-url", ns.ClientURL())
+	var stderr bytes.Buffer
+	worker.Stderr = &stderr
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(30 * time.Second)
+	for !strings.Contains(d.do(0, "report", "shared"), "1 results: 1 scored") {
+		if time.Now().After(deadline) {
+			t.Fatalf("the worker does not audit: %s", stderr.String())
+		}
+	}
+	if err := worker.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Wait(); err != nil {
+		t.Errorf("a worker that is asked to stop: %v: %s", err, stderr.String())
+	}
+}
+
+// The demo is the first thing that anybody sees.
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	out := d.do(0, "demo", "--once", "--environment", "retail-mini@1", "--rollouts", "3", "--canaries", "20")
+	d.says(out,
+		"starting", "ledger: PostgreSQL", "no trained policy",
+		"checkpoint 100", "140 episodes queued", "tool", "get_order", "imagination gap ", "after their episode's worlds had forked", "gate: ",
+		"checkpoint 400", "140 episodes queued", "tool", "gate: ")
+	for _, lie := range []string{"NaN", "in conflict", "given up", "without an answer", "serving"} {
+		if strings.Contains(out, lie) {
+			t.Errorf("the demo says %q:\n%s", lie, out)
+		}
+	}
+	if entries, err := os.ReadDir(d.env["UNDERSTUDY_DATA_DIR"]); err != nil || len(entries) == 0 {
+		t.Errorf("got %v, %v in the data folder, want the transport", entries, err)
+	}
+}
