@@ -75,6 +75,7 @@ func (d *Domain) inspect(ctx context.Context, fn starlark.Callable, initial, fin
 		v, err = starlark.Call(r.thread, fn, starlark.Tuple{state.View(initial).Root(), r.tx.Root()}, kwargs)
 		return err
 	})
+	r.release()
 	return v, err
 }
 

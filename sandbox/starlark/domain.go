@@ -46,6 +46,7 @@ type Domain struct {
 	stateFile  []byte // state.json: the state of a domain without a generator
 	tasksFile  []byte // tasks.json: its tasks
 
+	runs   sync.Pool // of *run that are idle
 	worlds onceMap[uint64, *state.Object]
 	tasks  onceMap[taskList, []task]
 }

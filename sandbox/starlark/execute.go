@@ -61,6 +61,7 @@ func (d *Domain) carryOut(ctx context.Context, root *state.Object, call audit.Ca
 // transact runs the handler and the after-call hooks in one transaction.
 func (d *Domain) transact(ctx context.Context, root *state.Object, t *toolDef, kwargs []starlark.Tuple, obs *audit.Observation) *state.Object {
 	r := d.newRun(d.limits.Steps)
+	defer r.release()
 	r.tx, r.role = state.Begin(root), t.Role
 	after := root
 	err := r.within(ctx, d.limits.Wall, func() error {
@@ -72,7 +73,7 @@ func (d *Domain) transact(ctx context.Context, root *state.Object, t *toolDef, k
 		if err != nil {
 			return err
 		}
-		raw, err := d.encode(v)
+		raw, err := r.encode(v)
 		if err != nil {
 			return fmt.Errorf("encode the response of %s: %w", t.Name, err)
 		}
@@ -112,7 +113,7 @@ func (d *Domain) admit(call audit.Call) (*toolDef, []starlark.Tuple, *refusal) {
 		kwargs, bad := d.pythonArguments(t, args)
 		return t, kwargs, bad
 	}
-	kwargs, wrong := t.params.acceptFields(args, "")
+	kwargs, wrong := t.params.acceptFields(args)
 	if wrong != nil {
 		details := state.NewObject([]string{"pointer"}, []starlark.Value{starlark.String(wrong.pointer)})
 		return nil, nil, &refusal{family: audit.SchemaInvalid, message: wrong.Error(), details: details}
@@ -154,14 +155,20 @@ func (d *Domain) decodeArguments(raw json.RawMessage) (*state.Object, *refusal) 
 }
 
 // encode writes a handler's result as the agent sees it.
-func (d *Domain) encode(v starlark.Value) ([]byte, error) {
-	if d.Compat != CompatTau2 {
-		return answer(state.Compact()).Append(nil, v)
+func (r *run) encode(v starlark.Value) ([]byte, error) {
+	style := state.Compact()
+	if r.domain.Compat == CompatTau2 {
+		if s, ok := v.(starlark.String); ok {
+			return []byte(s), nil
+		}
+		style = state.Python()
 	}
-	if s, ok := v.(starlark.String); ok {
-		return []byte(s), nil
+	text, err := answer(style).Append(r.answer[:0], v)
+	if err != nil {
+		return nil, err
 	}
-	return answer(state.Python()).Append(nil, v)
+	r.answer = text
+	return bytes.Clone(text), nil
 }
 
 // maxAnswer is four times what an auditor decodes (design.md 4).

@@ -3,6 +3,7 @@ package starlark
 import (
 	"fmt"
 	"regexp"
+	"slices"
 
 	"go.starlark.net/starlark"
 
@@ -28,7 +29,13 @@ type paramType struct {
 
 type field struct {
 	name string
+	key  starlark.Value // the name, as keyword arguments hold it
 	*paramType
+}
+
+// declares reports whether the object type has a field of that name.
+func (p *paramType) declares(name string) bool {
+	return slices.ContainsFunc(p.fields, func(f field) bool { return f.name == name })
 }
 
 var _ starlark.Value = (*paramType)(nil)
@@ -161,7 +168,7 @@ func objectType(fields *starlark.Dict, optional *starlark.List) (*paramType, err
 			t = &o
 		}
 		delete(left, name)
-		p.fields = append(p.fields, field{name: name, paramType: t})
+		p.fields = append(p.fields, field{name: name, key: starlark.String(name), paramType: t})
 	}
 	for name := range left {
 		return nil, fmt.Errorf("optional names %s, which is not a field", name)

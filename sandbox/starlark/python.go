@@ -13,22 +13,16 @@ import (
 // pythonArguments binds arguments as a Python method call would, quoting the
 // TypeError that CPython raises: types are not checked.
 func (d *Domain) pythonArguments(t *toolDef, args *state.Object) ([]starlark.Tuple, *refusal) {
-	name := t.Name + "()"
-	if class := d.Manifest.Python[t.Role]; class != "" {
-		name = class + "." + name
-	}
-	known := make(map[string]bool, len(t.params.fields))
 	var missing []string
 	for _, f := range t.params.fields {
-		known[f.name] = true
 		if args.Get(f.name) == nil && !f.optional {
 			missing = append(missing, "'"+f.name+"'")
 		}
 	}
-	var kwargs []starlark.Tuple
+	kwargs := make([]starlark.Tuple, 0, len(t.params.fields))
 	unexpected := ""
 	args.Each(func(key string, v starlark.Value) bool {
-		if !known[key] {
+		if !t.params.declares(key) {
 			unexpected = key
 			return false
 		}
@@ -36,6 +30,10 @@ func (d *Domain) pythonArguments(t *toolDef, args *state.Object) ([]starlark.Tup
 		return true
 	})
 	fail := func(text string) ([]starlark.Tuple, *refusal) {
+		name := t.Name + "()"
+		if class := d.Manifest.Python[t.Role]; class != "" {
+			name = class + "." + name
+		}
 		return nil, &refusal{family: audit.SchemaInvalid, message: name + " " + text}
 	}
 	if unexpected != "" {

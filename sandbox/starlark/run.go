@@ -24,28 +24,64 @@ type run struct {
 	steps  uint64
 	toiled int                    // sixteenths of a step that are not charged yet
 	halted atomic.Pointer[string] // why the run is cancelled
+	wall   time.Duration          // that timer allows
 	timer  *time.Timer
+	giveUp func() // when the caller does
+	idle   bool   // it ended, and nobody may cancel it any more
+	answer []byte // memory in which answers are written
 }
 
 const runKey = "run"
 
+// newRun takes a run that another call has finished with, or makes one.
 func (d *Domain) newRun(steps uint64) *run {
-	r := &run{domain: d, steps: steps, thread: &starlark.Thread{Name: d.Manifest.Name}}
+	r, ok := d.runs.Get().(*run)
+	if !ok {
+		r = &run{domain: d, thread: &starlark.Thread{Name: d.Manifest.Name}}
+		r.thread.SetLocal(runKey, r)
+		r.giveUp = func() { r.halt("the caller cancelled") }
+	}
+	r.steps, r.thread.Steps = steps, 0
 	r.thread.SetMaxExecutionSteps(steps)
-	r.thread.SetLocal(runKey, r)
 	return r
 }
 
-// within runs f so that neither the wall clock nor the caller's patience is
-// exceeded, and contains its panics.
-func (r *run) within(ctx context.Context, wall time.Duration, f func() error) error {
-	if ctx.Done() != nil {
-		stop := context.AfterFunc(ctx, func() { r.halt("the caller cancelled") })
-		defer stop()
+// maxKeptAnswer is more than most answers take, and little for an idle run to hold.
+const maxKeptAnswer = 16 << 10
+
+// release lets another call have the run, unless somebody may still cancel it:
+// that would hit the other call.
+func (r *run) release() {
+	if !r.idle {
+		return
 	}
-	r.timer = time.AfterFunc(wall, func() { r.halt(fmt.Sprintf("time limit of %v", wall)) })
+	if cap(r.answer) > maxKeptAnswer {
+		r.answer = nil
+	}
+	r.tx, r.role, r.bytes, r.toiled, r.idle = nil, "", 0, 0, false
+	r.halted.Store(nil)
+	r.thread.Uncancel() // it cancels itself when its steps are used up
+	r.domain.runs.Put(r)
+}
+
+// within runs f so that neither the wall clock nor the caller's patience is
+// exceeded, and contains its panics. Nothing of the run can write afterwards.
+func (r *run) within(ctx context.Context, wall time.Duration, f func() error) error {
 	defer r.finish()
-	return contain(f)
+	forget := func() bool { return true }
+	if ctx.Done() != nil {
+		forget = context.AfterFunc(ctx, r.giveUp)
+	}
+	if r.wall = wall; r.timer == nil {
+		r.timer = time.AfterFunc(wall, func() { r.halt(fmt.Sprintf("time limit of %v", r.wall)) })
+	} else {
+		r.timer.Reset(wall)
+	}
+	err := contain(f)
+	inTime, wanted := r.timer.Stop(), forget()
+	_, panicked := errors.AsType[*panicError](err)
+	r.idle = inTime && wanted && !panicked
+	return err
 }
 
 func (r *run) halt(reason string) {

@@ -44,24 +44,28 @@ var (
 	_ audit.Inspector   = (*Session)(nil)
 )
 
-// enter locks the session and its world for one operation.
-func (s *Session) enter() (leave func(), err error) {
+// enter locks the session and its world for one operation, which leave ends.
+func (s *Session) enter() error {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		return nil, errClosed
+		return errClosed
 	}
 	s.world.mu.Lock()
-	return func() { s.world.mu.Unlock(); s.mu.Unlock() }, nil
+	return nil
+}
+
+func (s *Session) leave() {
+	s.world.mu.Unlock()
+	s.mu.Unlock()
 }
 
 // Call implements audit.Session.
 func (s *Session) Call(ctx context.Context, call audit.Call) (audit.Observation, error) {
-	leave, err := s.enter()
-	if err != nil {
+	if err := s.enter(); err != nil {
 		return audit.Observation{}, err
 	}
-	defer leave()
+	defer s.leave()
 	if err := ctx.Err(); err != nil {
 		return audit.Observation{}, fmt.Errorf("call %s: %w", call.Tool, err)
 	}
@@ -72,12 +76,11 @@ func (s *Session) Call(ctx context.Context, call audit.Call) (audit.Observation,
 
 // DryRun implements audit.DryRunner.
 func (s *Session) DryRun(ctx context.Context, call audit.Call) (audit.Observation, error) {
-	leave, err := s.enter()
-	if err != nil {
+	if err := s.enter(); err != nil {
 		return audit.Observation{}, err
 	}
 	root := s.world.root
-	leave() // the root is frozen: a dry run blocks nobody
+	s.leave() // the root is frozen: a dry run blocks nobody
 	if err := ctx.Err(); err != nil {
 		return audit.Observation{}, fmt.Errorf("call %s: %w", call.Tool, err)
 	}
@@ -87,11 +90,10 @@ func (s *Session) DryRun(ctx context.Context, call audit.Call) (audit.Observatio
 
 // Snapshot implements audit.Snapshotter by keeping the root.
 func (s *Session) Snapshot(context.Context) (audit.SnapshotID, error) {
-	leave, err := s.enter()
-	if err != nil {
+	if err := s.enter(); err != nil {
 		return "", err
 	}
-	defer leave()
+	defer s.leave()
 	if s.snapshots == nil {
 		s.snapshots = map[audit.SnapshotID]*state.Object{}
 	}
@@ -103,11 +105,10 @@ func (s *Session) Snapshot(context.Context) (audit.SnapshotID, error) {
 
 // Restore implements audit.Snapshotter.
 func (s *Session) Restore(_ context.Context, id audit.SnapshotID) error {
-	leave, err := s.enter()
-	if err != nil {
+	if err := s.enter(); err != nil {
 		return err
 	}
-	defer leave()
+	defer s.leave()
 	root := s.snapshots[id]
 	if root == nil {
 		return &audit.Error{
@@ -128,12 +129,16 @@ func (s *Session) Drop(id audit.SnapshotID) {
 
 // Fork implements audit.Forker by copying the root pointer. The fork is never shared.
 func (s *Session) Fork(context.Context) (audit.Session, error) {
-	leave, err := s.enter()
-	if err != nil {
+	if err := s.enter(); err != nil {
 		return nil, err
 	}
-	defer leave()
-	return s.env.session(&world{root: s.world.root, initial: s.world.initial, users: 1}, s.task), nil
+	defer s.leave()
+	fork := &struct { // one allocation
+		session Session
+		world   world
+	}{world: world{root: s.world.root, initial: s.world.initial, users: 1}}
+	fork.session.env, fork.session.world, fork.session.task = s.env, &fork.world, s.task
+	return &fork.session, nil
 }
 
 // StateDigest implements audit.Stater.
@@ -166,11 +171,10 @@ func (s *Session) State(_ context.Context, pointer string) (json.RawMessage, err
 }
 
 func (s *Session) root() (*state.Object, error) {
-	leave, err := s.enter()
-	if err != nil {
+	if err := s.enter(); err != nil {
 		return nil, err
 	}
-	defer leave()
+	defer s.leave()
 	return s.world.root, nil
 }
 

@@ -19,6 +19,11 @@ type invalid struct {
 	reason  string
 }
 
+// in is the fault seen from the container that holds the value as name.
+func (e *invalid) in(name string) *invalid {
+	return &invalid{pointer: "/" + name + e.pointer, reason: e.reason}
+}
+
 func (e *invalid) Error() string {
 	name := strings.TrimPrefix(e.pointer, "/")
 	if name == "" {
@@ -30,8 +35,8 @@ func (e *invalid) Error() string {
 // accept validates a decoded value and returns it as a handler gets it: plain
 // dicts and lists, defaults filled in. Nothing is coerced, except that a whole
 // number such as 3.0 is an integer, as JSON Schema says.
-func (p *paramType) accept(v starlark.Value, at string) (starlark.Value, *invalid) {
-	fail := func(reason string) (starlark.Value, *invalid) { return nil, &invalid{pointer: at, reason: reason} }
+func (p *paramType) accept(v starlark.Value) (starlark.Value, *invalid) {
+	fail := func(reason string) (starlark.Value, *invalid) { return nil, &invalid{reason: reason} }
 	if p.optional && v == starlark.None && p.kind != "any" {
 		if p.fallback == starlark.None {
 			return v, nil
@@ -43,15 +48,18 @@ func (p *paramType) accept(v starlark.Value, at string) (starlark.Value, *invali
 		return state.Plain(v), nil
 	case "enum":
 		for _, want := range p.values {
-			if eq, err := state.Equal(want, v); err == nil && eq && state.JSONType(want) == state.JSONType(v) {
+			if state.JSONType(want) != state.JSONType(v) {
+				continue
+			}
+			if eq, err := state.Equal(want, v); err == nil && eq {
 				return v, nil
 			}
 		}
 		return fail(fmt.Sprintf("%s is not one of %s", brief(v), brief(state.NewArray(p.values))))
 	case "object":
-		return p.acceptObject(v, at)
+		return p.acceptObject(v)
 	case "array":
-		return p.acceptArray(v, at)
+		return p.acceptArray(v)
 	}
 	got := state.JSONType(v)
 	if f, ok := v.(starlark.Float); ok && p.kind == "integer" {
@@ -98,33 +106,33 @@ func (p *paramType) outside(v starlark.Value) string {
 	return ""
 }
 
-func (p *paramType) acceptArray(v starlark.Value, at string) (starlark.Value, *invalid) {
+func (p *paramType) acceptArray(v starlark.Value) (starlark.Value, *invalid) {
 	a, ok := v.(*state.Array)
 	if !ok {
-		return nil, &invalid{at, "want array, got " + state.JSONType(v)}
+		return nil, &invalid{reason: "want array, got " + state.JSONType(v)}
 	}
 	if a.Len() < p.minLen {
-		return nil, &invalid{at, fmt.Sprintf("want at least %d items, got %d", p.minLen, a.Len())}
+		return nil, &invalid{reason: fmt.Sprintf("want at least %d items, got %d", p.minLen, a.Len())}
 	}
 	if p.maxLen >= 0 && a.Len() > p.maxLen {
-		return nil, &invalid{at, fmt.Sprintf("want at most %d items, got %d", p.maxLen, a.Len())}
+		return nil, &invalid{reason: fmt.Sprintf("want at most %d items, got %d", p.maxLen, a.Len())}
 	}
 	items := make([]starlark.Value, a.Len())
 	for i := range items {
 		var bad *invalid
-		if items[i], bad = p.item.accept(a.At(i), at+"/"+strconv.Itoa(i)); bad != nil {
-			return nil, bad
+		if items[i], bad = p.item.accept(a.At(i)); bad != nil {
+			return nil, bad.in(strconv.Itoa(i))
 		}
 	}
 	return starlark.NewList(items), nil
 }
 
-func (p *paramType) acceptObject(v starlark.Value, at string) (starlark.Value, *invalid) {
+func (p *paramType) acceptObject(v starlark.Value) (starlark.Value, *invalid) {
 	o, ok := v.(*state.Object)
 	if !ok {
-		return nil, &invalid{at, "want object, got " + state.JSONType(v)}
+		return nil, &invalid{reason: "want object, got " + state.JSONType(v)}
 	}
-	items, bad := p.acceptFields(o, at)
+	items, bad := p.acceptFields(o)
 	if bad != nil {
 		return nil, bad
 	}
@@ -137,43 +145,46 @@ func (p *paramType) acceptObject(v starlark.Value, at string) (starlark.Value, *
 
 // acceptFields validates an object's members into (name, value) pairs in the
 // order of declaration.
-func (p *paramType) acceptFields(o *state.Object, at string) ([]starlark.Tuple, *invalid) {
+func (p *paramType) acceptFields(o *state.Object) ([]starlark.Tuple, *invalid) {
 	items := make([]starlark.Tuple, 0, len(p.fields))
+	cells := make([]starlark.Value, 0, 2*len(p.fields)) // of the items
+	add := func(key, v starlark.Value) {
+		cells = append(cells, key, v)
+		items = append(items, cells[len(cells)-2:len(cells):len(cells)])
+	}
 	found := 0
 	for _, f := range p.fields {
 		v := o.Get(f.name)
 		if v == nil {
 			if !f.optional {
-				return nil, &invalid{at + "/" + f.name, "required, but missing"}
+				return nil, &invalid{"/" + f.name, "required, but missing"}
 			}
 			if f.fallback != nil {
-				items = append(items, starlark.Tuple{starlark.String(f.name), state.Plain(f.fallback)})
+				add(f.key, state.Plain(f.fallback))
 			}
 			continue
 		}
 		found++
-		accepted, bad := f.accept(v, at+"/"+f.name)
+		accepted, bad := f.accept(v)
 		if bad != nil {
-			return nil, bad
+			return nil, bad.in(f.name)
 		}
-		items = append(items, starlark.Tuple{starlark.String(f.name), accepted})
+		add(f.key, accepted)
 	}
 	if found == o.Len() {
 		return items, nil
 	}
-	return nil, p.unexpected(o, at)
+	return nil, p.unexpected(o)
 }
 
 // unexpected names the first member that is not declared.
-func (p *paramType) unexpected(o *state.Object, at string) *invalid {
+func (p *paramType) unexpected(o *state.Object) *invalid {
 	var bad *invalid
 	o.Each(func(key string, _ starlark.Value) bool {
-		for _, f := range p.fields {
-			if f.name == key {
-				return true
-			}
+		if p.declares(key) {
+			return true
 		}
-		bad = &invalid{at + "/" + key, "not a parameter of this tool"}
+		bad = &invalid{"/" + key, "not a parameter of this tool"}
 		return false
 	})
 	return bad

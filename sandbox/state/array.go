@@ -1,17 +1,11 @@
 package state
 
-import (
-	"sync/atomic"
-
-	"go.starlark.net/starlark"
-
-	"understudy/audit"
-)
+import "go.starlark.net/starlark"
 
 // Array is a frozen JSON array. It is safe for concurrent use.
 type Array struct {
 	vals   []starlark.Value
-	digest atomic.Pointer[audit.Digest]
+	digest seal
 }
 
 // NewArray builds an array from frozen values, which it keeps.

@@ -16,14 +16,15 @@ import (
 // for the same two values, found without visiting what they share. The result
 // is never nil.
 func Diff(before, after starlark.Value) diff.Patch {
-	p, _ := DiffWithin(before, after, math.MaxInt)
+	p, _ := DiffWithin(before, after, math.MaxInt/2)
 	return p
 }
 
 // DiffWithin is Diff for a delta of at most limit bytes; beyond it is ErrTooLarge.
 func DiffWithin(before, after starlark.Value, limit int) (diff.Patch, error) {
+	var path [128]byte
 	d := differ{patch: diff.Patch{}, left: limit}
-	d.value(nil, before, after)
+	d.value(path[:0], before, after)
 	if d.left < 0 {
 		return nil, ErrTooLarge
 	}
@@ -37,10 +38,28 @@ const opBytes = 64
 type differ struct {
 	patch diff.Patch
 	left  int
+	texts []byte // of the cells of patch, one after the other
+}
+
+// at compares one member or element of what is at path; the next one may use the
+// memory behind path again.
+func (d *differ) at(path []byte, token string, before, after starlark.Value) {
+	path = appendToken(path, token)
+	switch {
+	case before == nil:
+		d.op(diff.OpAdd, path, after, nil)
+	case after == nil:
+		d.op(diff.OpRemove, path, nil, before)
+	default:
+		d.value(path, before, after)
+	}
 }
 
 func (d *differ) op(name string, path []byte, value, old starlark.Value) {
 	d.left -= opBytes + len(path)
+	if cap(d.patch) == 0 {
+		d.patch = make(diff.Patch, 0, 4)
+	}
 	op := diff.Op{Op: name, Path: string(path)}
 	op.Value, op.Old = d.text(value), d.text(old)
 	d.patch = append(d.patch, op)
@@ -52,13 +71,20 @@ func (d *differ) text(v starlark.Value) json.RawMessage {
 	if v == nil || d.left < 0 {
 		return nil
 	}
-	style := Compact()
-	style.Sorted, style.Limit = true, d.left
-	b, err := style.Append(nil, v)
-	if d.left -= len(b); err != nil {
-		d.left = -1
+	if d.texts == nil {
+		d.texts = make([]byte, 0, 192)
 	}
-	return b
+	start := len(d.texts)
+	style := Compact()
+	style.Sorted, style.Limit = true, start+d.left
+	b, err := style.Append(d.texts, v)
+	if err != nil {
+		d.left = -1
+		return nil
+	}
+	d.texts = b
+	d.left -= len(b) - start
+	return b[start:len(b):len(b)]
 }
 
 func (d *differ) value(path []byte, before, after starlark.Value) {
@@ -89,18 +115,11 @@ func (d *differ) object(path []byte, before, after *Object) {
 	if before == after || before.sum() == after.sum() || d.left < 0 {
 		return
 	}
-	changes := objectChanges(before, after)
+	var few [8]change
+	changes := objectChanges(few[:0], before, after)
 	slices.SortFunc(changes, func(x, y change) int { return strings.Compare(x.key, y.key) })
 	for _, c := range changes {
-		at := appendToken(path, c.key)
-		switch {
-		case c.before == nil:
-			d.op(diff.OpAdd, at, c.after, nil)
-		case c.after == nil:
-			d.op(diff.OpRemove, at, nil, c.before)
-		default:
-			d.value(at, c.before, c.after)
-		}
+		d.at(path, c.key, c.before, c.after)
 	}
 }
 
@@ -119,30 +138,35 @@ func (d *differ) array(path []byte, before, after *Array) {
 	}
 	old, now = old[start:len(old)-end], now[start:len(now)-end]
 	for i := range min(len(old), len(now)) {
-		d.value(appendToken(path, strconv.Itoa(start+i)), old[i], now[i])
+		d.at(path, strconv.Itoa(start+i), old[i], now[i])
 	}
 	for i := len(old) - 1; i >= len(now); i-- {
-		at := appendToken(path, strconv.Itoa(start+i))
-		d.op(diff.OpRemove, at, nil, old[i])
+		d.at(path, strconv.Itoa(start+i), old[i], nil)
 	}
 	for i := len(old); i < len(now); i++ {
-		at := appendToken(path, strconv.Itoa(start+i))
-		d.op(diff.OpAdd, at, now[i], nil)
+		d.at(path, strconv.Itoa(start+i), nil, now[i])
 	}
 }
 
-// objectChanges lists the keys whose values are not the same node.
-func objectChanges(before, after *Object) []change {
-	var changes []change
+// objectChanges appends the keys whose values are not the same node.
+func objectChanges(changes []change, before, after *Object) []change {
 	if before.root != nil && after.root != nil {
 		return trieChanges(changes, before.root, after.root)
 	}
+	common := 0
 	before.Each(func(k string, v starlark.Value) bool {
-		if now := after.Get(k); now == nil || !same(v, now) {
+		now := after.Get(k)
+		if now != nil {
+			common++
+		}
+		if now == nil || !same(v, now) {
 			changes = append(changes, change{key: k, before: v, after: now})
 		}
 		return true
 	})
+	if common == after.size {
+		return changes
+	}
 	after.Each(func(k string, v starlark.Value) bool {
 		if before.Get(k) == nil {
 			changes = append(changes, change{key: k, after: v})
@@ -241,9 +265,9 @@ func equal(a, b starlark.Value) bool {
 	return same(a, b)
 }
 
-// appendToken appends a JSON Pointer token to a path in fresh memory.
+// appendToken appends a JSON Pointer token to a path.
 func appendToken(path []byte, token string) []byte {
-	at := append(slices.Clip(path), '/')
+	at := append(path, '/')
 	for i := range len(token) {
 		switch token[i] {
 		case '~':

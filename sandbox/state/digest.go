@@ -38,116 +38,122 @@ func Digest(v starlark.Value) audit.Digest {
 	return sha256.Sum256(appendScalar(nil, v))
 }
 
+// seal keeps a node's digest once it is known. Goroutines that share a node may
+// all compute it; the first to finish keeps it.
+type seal struct {
+	state  atomic.Uint32
+	digest audit.Digest // written before state is sealed, read after
+}
+
+const (
+	sealing = iota + 1
+	sealed
+)
+
+// load returns the kept digest, or nil.
+func (s *seal) load() *audit.Digest {
+	if s.state.Load() == sealed {
+		return &s.digest
+	}
+	return nil
+}
+
+// keep hashes a preimage and keeps its digest.
+func (s *seal) keep(preimage []byte) audit.Digest {
+	d := audit.Digest(sha256.Sum256(preimage))
+	if s.state.CompareAndSwap(0, sealing) {
+		s.digest = d
+		s.state.Store(sealed)
+	}
+	return d
+}
+
+// preimageBytes holds the preimage of a full branch, and of most objects; larger
+// ones go to the heap.
+const preimageBytes = 640
+
 func (o *Object) sum() audit.Digest {
-	if d := o.digest.Load(); d != nil {
+	if d := o.digest.load(); d != nil {
 		return *d
 	}
-	return new(hasher).object(o)
+	var scratch [preimageBytes]byte
+	b := scratch[:0]
+	if o.root != nil {
+		d := o.root.sum()
+		return o.digest.keep(append(begin(b, tagWide, o.size), d[:]...))
+	}
+	b = begin(b, tagObject, o.size)
+	names := o.byName()
+	for _, i := range names[:len(o.keys)] {
+		b = appendCell(appendText(b, o.keys[i]), o.vals[i], hashed(o.vals[i]))
+	}
+	return o.digest.keep(b)
 }
 
 func (a *Array) sum() audit.Digest {
-	if d := a.digest.Load(); d != nil {
+	if d := a.digest.load(); d != nil {
 		return *d
 	}
-	return new(hasher).array(a)
-}
-
-// hasher holds the preimages of the containers that are being hashed, the inner
-// ones on top of the outer ones, in one buffer.
-type hasher struct{ b []byte }
-
-// keep hashes the preimage from start on, drops it and keeps the digest at at.
-func (h *hasher) keep(start int, at *atomic.Pointer[audit.Digest]) audit.Digest {
-	d := new(audit.Digest)
-	*d = sha256.Sum256(h.b[start:])
-	h.b = h.b[:start]
-	at.Store(d)
-	return *d
-}
-
-func (h *hasher) begin(tag byte, n int) (start int) {
-	if h.b == nil {
-		h.b = make([]byte, 0, 2048)
-	}
-	start = len(h.b)
-	h.b = binary.AppendUvarint(append(h.b, tag), uint64(n))
-	return start
-}
-
-func (h *hasher) object(o *Object) audit.Digest {
-	if o.root != nil {
-		start := h.begin(tagWide, o.size)
-		d := h.node(o.root)
-		h.b = append(h.b, d[:]...)
-		return h.keep(start, &o.digest)
-	}
-	start := h.begin(tagObject, o.size)
-	var order [smallMax]uint8
-	for i := range o.keys {
-		j := i
-		for ; j > 0 && o.keys[order[j-1]] > o.keys[i]; j-- {
-			order[j] = order[j-1]
-		}
-		order[j] = uint8(i)
-	}
-	for _, i := range order[:len(o.keys)] {
-		h.b = appendText(h.b, o.keys[i])
-		h.member(o.vals[i])
-	}
-	return h.keep(start, &o.digest)
-}
-
-func (h *hasher) array(a *Array) audit.Digest {
-	start := h.begin(tagArray, len(a.vals))
+	var scratch [preimageBytes]byte
+	b := begin(scratch[:0], tagArray, len(a.vals))
 	for _, v := range a.vals {
-		h.member(v)
+		b = appendCell(b, v, hashed(v))
 	}
-	return h.keep(start, &a.digest)
+	return a.digest.keep(b)
 }
 
-func (h *hasher) node(n *node) audit.Digest {
-	if d := n.digest.Load(); d != nil {
+func (n *node) sum() audit.Digest {
+	if d := n.digest.load(); d != nil {
 		return *d
 	}
+	var scratch [preimageBytes]byte
+	b := scratch[:0]
 	if n.kids == nil {
-		start := h.begin(tagLeaf, len(n.leaf))
+		b = begin(b, tagLeaf, len(n.leaf))
 		for i := range n.leaf {
-			h.b = appendText(h.b, n.leaf[i].key)
-			h.member(n.leaf[i].val)
+			e := &n.leaf[i]
+			b = appendCell(appendText(b, e.key), e.val, hashed(e.val))
 		}
-		return h.keep(start, &n.digest)
+		return n.digest.keep(b)
 	}
-	start := h.begin(tagBranch, int(n.bitmap))
+	b = begin(b, tagBranch, int(n.bitmap))
 	for _, kid := range n.kids {
-		d := h.node(kid)
-		h.b = append(h.b, d[:]...)
+		d := kid.sum()
+		b = append(b, d[:]...)
 	}
-	return h.keep(start, &n.digest)
+	return n.digest.keep(b)
 }
 
-// member appends a scalar as itself and a container as its digest.
-func (h *hasher) member(v starlark.Value) {
+// nested is the digest of a container inside another; tag 0 stands for a scalar.
+type nested struct {
+	tag    byte
+	digest audit.Digest
+}
+
+func hashed(v starlark.Value) nested {
 	switch v := v.(type) {
 	case *Object:
-		h.nested(tagObject, v.digest.Load(), func() audit.Digest { return h.object(v) })
+		return nested{tagObject, v.sum()}
 	case *Array:
-		h.nested(tagArray, v.digest.Load(), func() audit.Digest { return h.array(v) })
-	default:
-		h.b = appendScalar(h.b, v)
+		return nested{tagArray, v.sum()}
 	}
+	return nested{}
 }
 
-func (h *hasher) nested(tag byte, kept *audit.Digest, compute func() audit.Digest) {
-	var d audit.Digest
-	if kept != nil {
-		d = *kept
-	} else {
-		d = compute()
-	}
-	h.b = append(append(h.b, tag), d[:]...)
+func begin(b []byte, tag byte, n int) []byte {
+	return binary.AppendUvarint(append(b, tag), uint64(n))
 }
 
-func appendText(b []byte, s string) []byte {
+// appendCell appends a scalar as itself and a container as its digest. It takes no
+// part in the recursion, so that the preimages can stay on the stack.
+func appendCell(b []byte, v starlark.Value, n nested) []byte {
+	if n.tag == 0 {
+		return appendScalar(b, v)
+	}
+	return append(append(b, n.tag), n.digest[:]...)
+}
+
+func appendText[T string | []byte](b []byte, s T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
@@ -159,9 +165,11 @@ func appendScalar(b []byte, v starlark.Value) []byte {
 		}
 		return append(b, tagFalse)
 	case starlark.Int:
-		return appendText(append(b, tagInt), v.String())
+		var text [32]byte
+		return appendText(append(b, tagInt), appendInt(text[:0], v))
 	case starlark.Float:
-		return appendText(append(b, tagFloat), FloatText(float64(v)+0)) // + 0: there is one zero
+		var text [32]byte
+		return appendText(append(b, tagFloat), appendFloat(text[:0], float64(v)+0)) // + 0: there is one zero
 	case starlark.String:
 		return appendText(append(b, tagString), string(v))
 	}

@@ -59,7 +59,7 @@ func AppendJSON(b []byte, v starlark.Value) []byte {
 // Append appends any JSON-like value: frozen, live or plain Starlark.
 func (s Style) Append(b []byte, v starlark.Value) ([]byte, error) { return s.append(b, v, 0) }
 
-func (s Style) append(b []byte, v starlark.Value, depth int) ([]byte, error) {
+func (s *Style) append(b []byte, v starlark.Value, depth int) ([]byte, error) {
 	if depth > MaxDepth {
 		return nil, fmt.Errorf("more than %d levels", MaxDepth)
 	}
@@ -72,10 +72,7 @@ func (s Style) append(b []byte, v starlark.Value, depth int) ([]byte, error) {
 	case starlark.Bool:
 		return strconv.AppendBool(b, bool(v)), nil
 	case starlark.Int:
-		if i, ok := v.Int64(); ok {
-			return strconv.AppendInt(b, i, 10), nil
-		}
-		return append(b, v.String()...), nil
+		return appendInt(b, v), nil
 	case starlark.Float:
 		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
 			return nil, fmt.Errorf("%v is not a JSON number", v)
@@ -87,24 +84,26 @@ func (s Style) append(b []byte, v starlark.Value, depth int) ([]byte, error) {
 		}
 		return s.appendString(b, string(v)), nil
 	case *Object:
-		if s.Sorted {
-			return s.appendMembers(b, depth, v.eachSorted)
-		}
 		if v.root == nil {
 			return s.appendSmall(b, v, depth)
 		}
-		return s.appendMembers(b, depth, v.Each)
+		return s.appendWide(b, v, depth)
 	case *Map:
-		if len(v.slots) == 0 && v.base.root == nil {
-			return s.appendSmall(b, v.base, depth)
+		if len(v.slots) == 0 {
+			return s.append(b, v.base, depth)
 		}
-		return s.appendMembers(b, depth, v.each)
+		return s.appendMap(b, v, depth)
 	case *starlark.Dict:
 		return s.appendDict(b, v, depth)
 	case *Array:
 		return s.appendElements(b, v.vals, depth)
 	case starlark.Tuple:
 		return s.appendElements(b, v, depth)
+	case *List:
+		if v.items == nil {
+			return s.appendElements(b, v.base.vals, depth)
+		}
+		return s.appendElements(b, v.items, depth)
 	case *starlark.List:
 		return s.appendList(b, v, depth)
 	case starlark.Iterable:
@@ -114,7 +113,7 @@ func (s Style) append(b []byte, v starlark.Value, depth int) ([]byte, error) {
 }
 
 func elements(it starlark.Iterable) []starlark.Value {
-	var vals []starlark.Value
+	vals := make([]starlark.Value, 0, max(starlark.Len(it), 0))
 	i := it.Iterate()
 	defer i.Done()
 	for v := starlark.Value(nil); i.Next(&v); {
@@ -123,58 +122,79 @@ func elements(it starlark.Iterable) []starlark.Value {
 	return vals
 }
 
-// appendSmall is appendMembers for an object in its small form.
-func (s Style) appendSmall(b []byte, o *Object, depth int) ([]byte, error) {
+// appendSmall appends an object in its small form.
+func (s *Style) appendSmall(b []byte, o *Object, depth int) ([]byte, error) {
 	b = append(b, '{')
-	for i, k := range o.keys {
-		if i > 0 {
-			b = append(b, s.Comma...)
+	var names nameOrder
+	if s.Sorted {
+		names = o.byName()
+	}
+	var err error
+	for i := range o.keys {
+		at := i
+		if s.Sorted {
+			at = int(names[i])
 		}
-		b = append(s.appendString(b, k), s.Colon...)
-		var err error
-		if b, err = s.append(b, o.vals[i], depth+1); err != nil {
+		if b, err = s.appendMember(b, o.keys[at], o.vals[at], depth, i == 0); err != nil {
 			return nil, err
 		}
 	}
 	return append(b, '}'), nil
 }
 
-func (s Style) appendMembers(b []byte, depth int, each func(func(string, starlark.Value) bool)) ([]byte, error) {
+func (s *Style) appendMember(b []byte, k string, v starlark.Value, depth int, first bool) ([]byte, error) {
+	if !first {
+		b = append(b, s.Comma...)
+	}
+	b = append(s.appendString(b, k), s.Colon...)
+	return s.append(b, v, depth+1)
+}
+
+func (s *Style) appendWide(b []byte, o *Object, depth int) ([]byte, error) {
 	b = append(b, '{')
 	first := true
 	var err error
-	each(func(k string, v starlark.Value) bool {
-		if !first {
-			b = append(b, s.Comma...)
-		}
+	member := func(k string, v starlark.Value) bool {
+		b, err = s.appendMember(b, k, v, depth, first)
 		first = false
-		b = append(s.appendString(b, k), s.Colon...)
-		b, err = s.append(b, v, depth+1)
+		return err == nil
+	}
+	if s.Sorted {
+		o.eachSorted(member)
+	} else {
+		o.Each(member)
+	}
+	return append(b, '}'), err
+}
+
+func (s *Style) appendMap(b []byte, m *Map, depth int) ([]byte, error) {
+	b = append(b, '{')
+	first := true
+	var err error
+	m.each(func(k string, v starlark.Value) bool {
+		b, err = s.appendMember(b, k, v, depth, first)
+		first = false
 		return err == nil
 	})
 	return append(b, '}'), err
 }
 
-func (s Style) appendDict(b []byte, d *starlark.Dict, depth int) ([]byte, error) {
+func (s *Style) appendDict(b []byte, d *starlark.Dict, depth int) ([]byte, error) {
 	b = append(b, '{')
 	for i, item := range d.Items() {
 		k, ok := item[0].(starlark.String)
 		if !ok {
 			return nil, fmt.Errorf("a key is of type %s, not a string", item[0].Type())
 		}
-		if i > 0 {
-			b = append(b, s.Comma...)
-		}
-		b = append(s.appendString(b, string(k)), s.Colon...)
 		var err error
-		if b, err = s.append(b, item[1], depth+1); err != nil {
+		if b, err = s.appendMember(b, string(k), item[1], depth, i == 0); err != nil {
 			return nil, err
 		}
 	}
 	return append(b, '}'), nil
 }
 
-func (s Style) appendElements(b []byte, vals []starlark.Value, depth int) ([]byte, error) {
+func (s *Style) appendElements(b []byte, vals []starlark.Value, depth int) ([]byte, error) {
 	b = append(b, '[')
 	for i, v := range vals {
 		if i > 0 {
@@ -188,7 +208,7 @@ func (s Style) appendElements(b []byte, vals []starlark.Value, depth int) ([]byt
 	return append(b, ']'), nil
 }
 
-func (s Style) appendList(b []byte, l *starlark.List, depth int) ([]byte, error) {
+func (s *Style) appendList(b []byte, l *starlark.List, depth int) ([]byte, error) {
 	b = append(b, '[')
 	for i := range l.Len() {
 		if i > 0 {
@@ -204,11 +224,14 @@ func (s Style) appendList(b []byte, l *starlark.List, depth int) ([]byte, error)
 
 const hexDigits = "0123456789abcdef"
 
-func (s Style) appendString(b []byte, text string) []byte {
+func (s *Style) appendString(b []byte, text string) []byte {
+	b = append(b, '"')
+	if plain(text) {
+		return append(append(b, text...), '"')
+	}
 	if !utf8.ValidString(text) {
 		text = strings.ToValidUTF8(text, "\ufffd")
 	}
-	b = append(b, '"')
 	start := 0
 	for i := 0; i < len(text); {
 		c := text[i]
@@ -230,6 +253,16 @@ func (s Style) appendString(b []byte, text string) []byte {
 	return append(append(b, text[start:]...), '"')
 }
 
+// plain reports whether text is ASCII without anything to escape.
+func plain(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
 func appendEscape(b []byte, c byte) []byte {
 	if i := strings.IndexByte("\"\\\b\f\n\r\t", c); i >= 0 {
 		return append(b, '\\', `"\bfnrt`[i])
@@ -247,6 +280,13 @@ func appendRune(b []byte, r rune) []byte {
 
 // FloatText is Python's repr of a finite double: 25.0, 0.1, 1e+16, 1e-05.
 func FloatText(f float64) string { return string(appendFloat(nil, f)) }
+
+func appendInt(b []byte, i starlark.Int) []byte {
+	if n, ok := i.Int64(); ok {
+		return strconv.AppendInt(b, n, 10)
+	}
+	return append(b, i.String()...)
+}
 
 func appendFloat(b []byte, f float64) []byte {
 	if abs := math.Abs(f); abs != 0 && (abs < 1e-4 || abs >= 1e16) {

@@ -132,6 +132,9 @@ func (d *decoder) object(depth int) (starlark.Value, error) {
 		if err != nil {
 			return nil, err
 		}
+		if keys == nil {
+			keys, vals = make([]string, 0, 4), make([]starlark.Value, 0, 4)
+		}
 		keys, vals = append(keys, key), append(vals, v)
 		more, err := d.next('}')
 		if err != nil {

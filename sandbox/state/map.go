@@ -14,6 +14,7 @@ type Map struct {
 	up    handle
 	base  *Object
 	slots []slot         // touched keys, in the order of first touch
+	first [1]slot        // memory of slots while there is one: most calls touch one row of a table
 	index map[string]int // into slots, once there are many
 	size  int
 	iters int
@@ -111,6 +112,9 @@ func (m *Map) slotOf(key string) int {
 }
 
 func (m *Map) touch(s slot) {
+	if m.slots == nil {
+		m.slots = m.first[:0]
+	}
 	m.slots = append(m.slots, s)
 	switch {
 	case m.index != nil:
@@ -294,7 +298,8 @@ func (m *Map) freeze() *Object {
 	if !m.dirty {
 		return m.base
 	}
-	var edits []edit
+	var few [8]edit
+	edits := few[:0]
 	for i := range m.slots {
 		s := &m.slots[i]
 		v := s.val

@@ -8,8 +8,8 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// method is the body of a dict or list method of a live handle.
-type method[T any] func(recv T, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error)
+// method is the body of a dict or list method of the live handle that is b's receiver.
+type method = func(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error)
 
 // Attr implements starlark.HasAttrs: methods only, never keys, since
 // order["items"] and order.items() would clash.
@@ -32,17 +32,14 @@ func (l *List) AttrNames() []string {
 	return []string{"append", "clear", "extend", "index", "insert", "pop", "remove"}
 }
 
-func bind[T starlark.Value](recv T, name string, f method[T]) (starlark.Value, error) {
+func bind(recv starlark.Value, name string, f method) (starlark.Value, error) {
 	if f == nil {
 		return nil, nil
 	}
-	call := func(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-		return f(recv, b, args, kwargs)
-	}
-	return starlark.NewBuiltin(name, call).BindReceiver(recv), nil
+	return starlark.NewBuiltin(name, f).BindReceiver(recv), nil
 }
 
-func mapMethod(name string) method[*Map] {
+func mapMethod(name string) method {
 	switch name {
 	case "get":
 		return mapGet
@@ -53,7 +50,8 @@ func mapMethod(name string) method[*Map] {
 	case "update":
 		return mapUpdate
 	case "keys":
-		return func(m *Map, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+		return func(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+			m := b.Receiver().(*Map)
 			return starlark.NewList(m.keys()), starlark.UnpackArgs(b.Name(), args, kwargs)
 		}
 	case "values":
@@ -66,7 +64,8 @@ func mapMethod(name string) method[*Map] {
 	return nil
 }
 
-func mapGet(m *Map, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func mapGet(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	m := b.Receiver().(*Map)
 	var key starlark.Value
 	var fallback starlark.Value = starlark.None
 	if err := starlark.UnpackPositionalArgs(b.Name(), args, kwargs, 1, &key, &fallback); err != nil {
@@ -78,7 +77,8 @@ func mapGet(m *Map, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.
 	return fallback, nil
 }
 
-func mapPop(m *Map, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func mapPop(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	m := b.Receiver().(*Map)
 	var key starlark.String
 	var fallback starlark.Value
 	if err := starlark.UnpackPositionalArgs(b.Name(), args, kwargs, 1, &key, &fallback); err != nil {
@@ -96,7 +96,8 @@ func mapPop(m *Map, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.
 	return nil, fmt.Errorf("pop: missing key %q", string(key))
 }
 
-func mapSetdefault(m *Map, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func mapSetdefault(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	m := b.Receiver().(*Map)
 	var key starlark.String
 	var fallback starlark.Value = starlark.None
 	if err := starlark.UnpackPositionalArgs(b.Name(), args, kwargs, 1, &key, &fallback); err != nil {
@@ -111,7 +112,8 @@ func mapSetdefault(m *Map, b *starlark.Builtin, args starlark.Tuple, kwargs []st
 	return m.lookup(string(key)), nil
 }
 
-func mapUpdate(m *Map, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func mapUpdate(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	m := b.Receiver().(*Map)
 	var from starlark.IterableMapping
 	if err := starlark.UnpackPositionalArgs(b.Name(), args, nil, 0, &from); err != nil {
 		return nil, err
@@ -128,7 +130,8 @@ func mapUpdate(m *Map, b *starlark.Builtin, args starlark.Tuple, kwargs []starla
 	return starlark.None, nil
 }
 
-func mapValues(m *Map, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func mapValues(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	m := b.Receiver().(*Map)
 	vals := m.keys()
 	for i, k := range vals {
 		vals[i] = m.lookup(string(k.(starlark.String)))
@@ -136,7 +139,8 @@ func mapValues(m *Map, b *starlark.Builtin, args starlark.Tuple, kwargs []starla
 	return starlark.NewList(vals), starlark.UnpackArgs(b.Name(), args, kwargs)
 }
 
-func mapItems(m *Map, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func mapItems(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	m := b.Receiver().(*Map)
 	items := m.Items()
 	vals := make([]starlark.Value, len(items))
 	for i, item := range items {
@@ -145,7 +149,8 @@ func mapItems(m *Map, b *starlark.Builtin, args starlark.Tuple, kwargs []starlar
 	return starlark.NewList(vals), starlark.UnpackArgs(b.Name(), args, kwargs)
 }
 
-func mapClear(m *Map, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func mapClear(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	m := b.Receiver().(*Map)
 	if err := starlark.UnpackArgs(b.Name(), args, kwargs); err != nil {
 		return nil, err
 	}
@@ -157,10 +162,11 @@ func mapClear(m *Map, b *starlark.Builtin, args starlark.Tuple, kwargs []starlar
 	return starlark.None, nil
 }
 
-func listMethod(name string) method[*List] {
+func listMethod(name string) method {
 	switch name {
 	case "append":
-		return func(l *List, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+		return func(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+			l := b.Receiver().(*List)
 			var v starlark.Value
 			if err := starlark.UnpackPositionalArgs(b.Name(), args, kwargs, 1, &v); err != nil {
 				return nil, err
@@ -168,7 +174,8 @@ func listMethod(name string) method[*List] {
 			return starlark.None, l.insert(l.Len(), v)
 		}
 	case "extend":
-		return func(l *List, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+		return func(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+			l := b.Receiver().(*List)
 			var from starlark.Iterable
 			if err := starlark.UnpackPositionalArgs(b.Name(), args, kwargs, 1, &from); err != nil {
 				return nil, err
@@ -176,7 +183,8 @@ func listMethod(name string) method[*List] {
 			return starlark.None, l.insert(l.Len(), elements(from)...)
 		}
 	case "clear":
-		return func(l *List, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+		return func(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+			l := b.Receiver().(*List)
 			if err := starlark.UnpackArgs(b.Name(), args, kwargs); err != nil {
 				return nil, err
 			}
@@ -194,7 +202,8 @@ func listMethod(name string) method[*List] {
 	return nil
 }
 
-func listInsert(l *List, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func listInsert(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	l := b.Receiver().(*List)
 	var i int
 	var v starlark.Value
 	if err := starlark.UnpackPositionalArgs(b.Name(), args, kwargs, 2, &i, &v); err != nil {
@@ -206,7 +215,8 @@ func listInsert(l *List, b *starlark.Builtin, args starlark.Tuple, kwargs []star
 	return starlark.None, l.insert(min(max(i, 0), l.Len()), v)
 }
 
-func listPop(l *List, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func listPop(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	l := b.Receiver().(*List)
 	i := -1
 	if err := starlark.UnpackPositionalArgs(b.Name(), args, kwargs, 0, &i); err != nil {
 		return nil, err
@@ -220,7 +230,8 @@ func listPop(l *List, b *starlark.Builtin, args starlark.Tuple, kwargs []starlar
 	return l.remove(i)
 }
 
-func listRemove(l *List, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func listRemove(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	l := b.Receiver().(*List)
 	i, err := listFind(l, b, args, kwargs)
 	if err != nil {
 		return nil, err
@@ -229,8 +240,8 @@ func listRemove(l *List, b *starlark.Builtin, args starlark.Tuple, kwargs []star
 	return starlark.None, err
 }
 
-func listIndex(l *List, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	i, err := listFind(l, b, args, kwargs)
+func listIndex(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	i, err := listFind(b.Receiver().(*List), b, args, kwargs)
 	return starlark.MakeInt(i), err
 }
 

@@ -3,11 +3,8 @@ package state
 import (
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"go.starlark.net/starlark"
-
-	"understudy/audit"
 )
 
 // smallMax is the size up to which an Object is two parallel slices. The form is
@@ -21,7 +18,7 @@ type Object struct {
 	root   *node            // wide form: key → (value, position)
 	order  *order           // wide form: position → key; removed ones included
 	size   int
-	digest atomic.Pointer[audit.Digest]
+	digest seal
 }
 
 // entry is a key with its value and its position in the order of insertion.
@@ -93,6 +90,22 @@ func (o *Object) eachSorted(f func(key string, val starlark.Value) bool) {
 	}
 }
 
+// nameOrder lists the positions of a small object's keys in the order of their bytes.
+type nameOrder [smallMax]uint8
+
+// byName sorts the keys of a small object by insertion: they are few.
+func (o *Object) byName() nameOrder {
+	var names nameOrder
+	for i := range o.keys {
+		j := i
+		for ; j > 0 && o.keys[names[j-1]] > o.keys[i]; j-- {
+			names[j] = names[j-1]
+		}
+		names[j] = uint8(i)
+	}
+	return names
+}
+
 func byKey(a, b entry) int { return strings.Compare(a.key, b.key) }
 
 // edit is one change of an object: a nil value removes the key. A moved key goes
@@ -141,7 +154,7 @@ func (o *Object) applyOne(e edit) {
 // rebuild makes the edits by building the object anew: for small objects, for
 // large sets of edits, and to drop dead positions.
 func (o *Object) rebuild(edits []edit) *Object {
-	if next := o.replaceOnly(edits); next != nil {
+	if next := o.amend(edits); next != nil {
 		return next
 	}
 	pending := make(map[string]int, len(edits))
@@ -169,24 +182,36 @@ func (o *Object) rebuild(edits []edit) *Object {
 	return NewObject(keys, vals)
 }
 
-// replaceOnly serves the commonest commit: values of a small object replaced,
-// its keys shared. It returns nil when the edits do more.
-func (o *Object) replaceOnly(edits []edit) *Object {
-	if o.root != nil || len(edits) == 0 {
+// amend serves the commonest commits: a small object with values replaced, its
+// keys shared, and values added. It returns nil when the edits do more.
+func (o *Object) amend(edits []edit) *Object {
+	if o.root != nil || len(edits) == 0 || len(edits) > smallMax {
 		return nil
 	}
 	var at [smallMax]int
+	size := len(o.keys)
 	for i, e := range edits {
-		if e.val == nil || e.moved || i == smallMax {
+		if e.val == nil || e.moved {
 			return nil
 		}
 		if at[i] = slices.Index(o.keys, e.key); at[i] < 0 {
-			return nil
+			at[i] = size
+			size++
 		}
 	}
-	vals := slices.Clone(o.vals)
-	for i, e := range edits {
-		vals[at[i]] = e.val
+	if size > smallMax {
+		return nil
 	}
-	return &Object{keys: o.keys, vals: vals, size: o.size}
+	keys, vals := o.keys, make([]starlark.Value, size)
+	if size > len(keys) {
+		keys = make([]string, size)
+		copy(keys, o.keys)
+	}
+	copy(vals, o.vals)
+	for i, e := range edits {
+		if vals[at[i]] = e.val; at[i] >= len(o.keys) {
+			keys[at[i]] = e.key
+		}
+	}
+	return &Object{keys: keys, vals: vals, size: size}
 }

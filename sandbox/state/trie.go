@@ -4,9 +4,6 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
-	"sync/atomic"
-
-	"understudy/audit"
 )
 
 const (
@@ -23,7 +20,7 @@ type node struct {
 	leaf   []entry // leaf: sorted by key
 	count  int32
 	bitmap uint16
-	digest atomic.Pointer[audit.Digest]
+	digest seal
 }
 
 // hashKey is FNV-1a with a final mix: the same in every process, because the

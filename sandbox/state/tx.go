@@ -180,32 +180,32 @@ func freezeValue(v starlark.Value, depth int, left *int) (starlark.Value, error)
 	if *left--; *left < 0 {
 		return nil, ErrTooLarge
 	}
-	switch v := v.(type) {
+	switch t := v.(type) { // scalars are returned as v: t would be boxed again
 	case starlark.NoneType, starlark.Bool, starlark.Int, *Object, *Array:
 		return v, nil
 	case starlark.String:
-		if !utf8.ValidString(string(v)) {
+		if !utf8.ValidString(string(t)) {
 			return nil, errors.New("a string that is not valid UTF-8 cannot be stored: a slice cut a character; use chars(s)")
 		}
 		return v, nil
 	case starlark.Float:
-		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-			return nil, fmt.Errorf("%v cannot be stored: it is not a JSON number", v)
+		if math.IsNaN(float64(t)) || math.IsInf(float64(t), 0) {
+			return nil, fmt.Errorf("%v cannot be stored: it is not a JSON number", t)
 		}
 		return v, nil
 	case handle:
-		return v.frozen(), nil
+		return t.frozen(), nil
 	case *starlark.Dict:
-		return freezeDict(v, depth, left)
+		return freezeDict(t, depth, left)
 	case *starlark.List:
-		vals := make([]starlark.Value, v.Len())
+		vals := make([]starlark.Value, t.Len())
 		for i := range vals {
-			vals[i] = v.Index(i)
+			vals[i] = t.Index(i)
 		}
-		v.Freeze()
+		t.Freeze()
 		return freezeElements(vals, depth, left)
 	case starlark.Tuple:
-		return freezeElements(append([]starlark.Value(nil), v...), depth, left)
+		return freezeElements(append([]starlark.Value(nil), t...), depth, left)
 	}
 	return nil, fmt.Errorf("a %s cannot be stored: the state holds JSON values", v.Type())
 }
