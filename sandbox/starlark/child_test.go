@@ -49,7 +49,7 @@ tool(spin)
 	}
 	env, err := starlark.NewChildEnvironment(tb.Context(), fsys, "b", starlark.ChildOptions{
 		Options: starlark.Options{Limits: starlark.Limits{Steps: 1 << 60, Bytes: 1 << 60, Wall: 20 * time.Second}},
-		Memory:  1 << 30, Grace: 50 * time.Millisecond,
+		Memory:  512 << 20, Grace: 50 * time.Millisecond,
 	})
 	if err != nil {
 		tb.Fatal(err)
