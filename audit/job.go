@@ -12,6 +12,12 @@ type Job struct {
 	Episode *Episode // nil in a message that is only a reference; load it from the ledger
 }
 
+// Finished is a job with the pairs that its audit gave.
+type Finished struct {
+	Job   Job
+	Pairs []Pair
+}
+
 // Receipt says what became of an episode's pairs when they were committed.
 type Receipt struct {
 	Inserted  int  // pairs that were new to the run and moved its counters

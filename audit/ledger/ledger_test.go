@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -170,6 +171,51 @@ func TestFinishClosesTheJob(t *testing.T) {
 }
 
 // enqueue puts one episode into the run and returns its job as a queue would deliver it.
+func TestFinishAllIsOneTransaction(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var finished []audit.Finished
+	for seed := range uint64(3) {
+		job := b.enqueue(t, newEpisode(seed, 3))
+		finished = append(finished, audit.Finished{Job: job, Pairs: auditEpisode(job.Episode)})
+	}
+	finished[2].Pairs[0].Key = finished[0].Pairs[0].Key // the same pair in two episodes
+	stranger := finished[1]
+	stranger.Job.ID = newDigest("nobody's job")
+	for name, bad := range map[string][]audit.Finished{
+		"a job that is not there":   {finished[0], stranger, finished[2]},
+		"the same job twice":        {finished[0], finished[1], finished[0]},
+		"jobs of more than one run": {finished[0], {Job: audit.Job{Run: "other", ID: finished[1].Job.ID}}},
+	} {
+		if _, err := b.FinishAll(t.Context(), bad); err == nil {
+			t.Errorf("%s: finished, want an error", name)
+		}
+	}
+	if n := b.number(t, `SELECT (SELECT count(*) FROM pair) + (SELECT count(*) FROM episode WHERE state <> 'open')`); n != 0 {
+		t.Errorf("%d pairs and closed episodes after errors, want none", n)
+	}
+	for try, want := range [][]audit.Receipt{
+		{{Inserted: 3}, {Inserted: 3}, {Inserted: 2, Known: 1}},
+		{{Known: 3, Duplicate: true}, {Known: 3, Duplicate: true}, {Known: 3, Duplicate: true}},
+	} {
+		got, err := b.FinishAll(t.Context(), finished)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range got {
+			// Either episode may be the first with the shared pair, and its own
+			// result decides whether the other's is a conflict.
+			got[i].Known, got[i].Conflicts = got[i].Known+got[i].Conflicts, 0
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("receipts %+v at try %d, want %+v", got, try+1, want)
+		}
+	}
+	if report := b.verify(t); report.Pairs != 8 || report.Results != 9 || report.Duplicates != 3 {
+		t.Errorf("report %+v, want 8 pairs for 9 results, and 3 duplicates", report)
+	}
+}
+
 func (b *bundle) enqueue(tb testing.TB, e audit.Episode) audit.Job {
 	tb.Helper()
 	if n, err := b.Enqueue(tb.Context(), b.run, []audit.Episode{e}); err != nil || n != 1 {

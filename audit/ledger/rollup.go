@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -25,21 +24,19 @@ func newRollupStatements() rollupStatements {
 		for j, suffix := range []string{"n", "w", "x", "xx"} {
 			column := string(f) + "_" + suffix
 			names = append(names, column)
-			values = append(values, fmt.Sprintf("v[o + %d]", 4*i+j+1))
+			values = append(values, fmt.Sprintf("($11::float8[])[(i - 1) * %d + %d]", 4*len(figures), 4*i+j+1))
 			moves = append(moves, fmt.Sprintf("%[1]s = r.%[1]s + excluded.%[1]s", column))
 		}
 	}
 	return rollupStatements{
 		figures: figures,
 		sums:    strings.Join(names, ", "),
-		// The numbers of all lines are one flat array: o is where a line's begin.
+		// The numbers of all lines are one flat array. The lines come sorted.
 		upsert: `
 			INSERT INTO rollup AS r (run, environment, version, env_digest, tool, mode, canary, success, prompt_group, pairs, ` + strings.Join(names, ", ") + `)
 			SELECT $1, environment, version, env_digest, tool, mode, canary, success, prompt_group, pairs, ` + strings.Join(values, ", ") + `
-			FROM (SELECT k.*, (i - 1) * ` + strconv.Itoa(4*len(figures)) + ` AS o, $11::float8[] AS v
-				FROM unnest($2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[], $8::smallint[], $9::text[], $10::bigint[])
-				WITH ORDINALITY AS k (environment, version, env_digest, tool, mode, canary, success, prompt_group, pairs, i)) AS s
-			ORDER BY environment, version, env_digest, tool, mode, canary, success, prompt_group
+			FROM unnest($2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[], $8::smallint[], $9::text[], $10::bigint[])
+				WITH ORDINALITY AS k (environment, version, env_digest, tool, mode, canary, success, prompt_group, pairs, i)
 			ON CONFLICT (run, environment, version, env_digest, tool, mode, canary, success, prompt_group)
 			DO UPDATE SET pairs = r.pairs + excluded.pairs, ` + strings.Join(moves, ", "),
 	}

@@ -16,6 +16,7 @@ type place struct {
 // row is one pair on its way into the tables.
 type row struct {
 	document
+	part      int // of the commitment
 	pair      *audit.Pair
 	place     place
 	success   int16
@@ -24,26 +25,28 @@ type row struct {
 	rehearsed string
 }
 
-// newRows takes the pairs apart and sorts them by key, so that two transactions
-// never lock the same rows in opposite orders.
-func newRows(pairs []audit.Pair) ([]row, error) {
-	rows := make([]row, len(pairs))
-	seen := make(map[place]int, len(pairs))
-	for i := range pairs {
-		p := new(pairs[i])
-		p.Verdict.Scores = repairScores(p.Verdict.Scores) // one NaN would poison a sum for good
-		d, err := newDocument(p)
-		if err != nil {
-			return nil, err
-		}
-		at := place{step: p.Action.Step, probe: p.Action.Probe, sample: p.Action.Sample, attempt: p.Action.Attempt}
-		n := seen[at]
-		seen[at]++
-		at.ordinal = n
-		rows[i] = row{
-			document: d, pair: p, place: at,
-			success: truth(p.TaskSuccess()), weight: audit.InclusionWeight(p.Action.Inclusion),
-			actual: outcomeLabel(p.Verdict.Real), rehearsed: outcomeLabel(p.Verdict.Rehearsed),
+// newRows takes the pairs of all parts apart and sorts them by key, so that two
+// transactions never lock the same rows in opposite orders.
+func newRows(parts []part) ([]row, error) {
+	var rows []row
+	for i := range parts {
+		seen := make(map[place]int, len(parts[i].pairs))
+		for j := range parts[i].pairs {
+			p := new(parts[i].pairs[j])
+			p.Verdict.Scores = repairScores(p.Verdict.Scores) // one NaN would poison a sum for good
+			d, err := newDocument(p)
+			if err != nil {
+				return nil, err
+			}
+			at := place{step: p.Action.Step, probe: p.Action.Probe, sample: p.Action.Sample, attempt: p.Action.Attempt}
+			n := seen[at]
+			seen[at]++
+			at.ordinal = n
+			rows = append(rows, row{
+				document: d, part: i, pair: p, place: at,
+				success: truth(p.TaskSuccess()), weight: audit.InclusionWeight(p.Action.Inclusion),
+				actual: outcomeLabel(p.Verdict.Real), rehearsed: outcomeLabel(p.Verdict.Rehearsed),
+			})
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b row) int { return bytes.Compare(a.pair.Key[:], b.pair.Key[:]) })
@@ -81,7 +84,7 @@ func canaryLevel(p *audit.Pair) string {
 
 // columns are rows turned by ninety degrees: one array a column, for unnest.
 type columns struct {
-	key, result, envDigest, before, after, rules                          [][]byte
+	episode, key, result, envDigest, before, after, rules                 [][]byte
 	arguments, prompt, rehearsal, stateBlock, recorded, observation, twin [][]byte
 	doc, extra                                                            [][]byte
 	step, probe, sample, attempt, ordinal, message, repeats               []int32
@@ -95,9 +98,10 @@ type columns struct {
 	confidence                                                            []*float64
 }
 
-func newColumns(rows []row) *columns {
+func newColumns(parts []part, rows []row) *columns {
 	c := &columns{}
 	for i := range rows {
+		c.episode = append(c.episode, parts[rows[i].part].episode[:])
 		c.add(&rows[i])
 	}
 	return c

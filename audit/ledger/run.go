@@ -52,7 +52,7 @@ func createPartitions(ctx context.Context, tx pgx.Tx, run int32) error {
 	for _, table := range partitioned() {
 		part := table + "_" + strconv.Itoa(int(run))
 		for _, statement := range []string{
-			`CREATE TABLE ` + part + ` (LIKE ` + table + ` INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES)`,
+			`CREATE TABLE ` + part + ` (LIKE ` + table + ` INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES INCLUDING COMPRESSION)`,
 			`ALTER TABLE ` + table + ` ATTACH PARTITION ` + part + ` FOR VALUES IN (` + strconv.Itoa(int(run)) + `)`,
 		} {
 			if _, err := tx.Exec(ctx, statement); err != nil {

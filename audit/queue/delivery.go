@@ -103,11 +103,11 @@ func (w *Worker) persist(ctx context.Context, ask func() error) error {
 	}
 }
 
-// finish commits, then acknowledges: never the other order.
+// finish commits, together with whatever else is finished, then acknowledges:
+// never the other order.
 func (w *Worker) finish(ctx context.Context, d delivery, pairs []audit.Pair) error {
 	err := w.persist(ctx, func() error {
-		_, err := w.store.Finish(ctx, d.job, pairs)
-		return err
+		return w.group.finish(ctx, audit.Finished{Job: d.job, Pairs: pairs})
 	})
 	if err != nil {
 		return w.fail(ctx, d, err)

@@ -20,6 +20,8 @@
 //   - between (4) and (8) it is delivered again after AckWait
 //   - a stream that came back empty has no message for an open job: (10) sends it
 //     under its next attempt, because the old id may still count as a duplicate
+//   - what is finished while another commit is under way shares one (6) and (7);
+//     a group that fails is committed job by job
 //   - an ack is no proof of ownership: two workers may finish one job, and the
 //     first result counts
 //

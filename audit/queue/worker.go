@@ -16,8 +16,9 @@ import (
 type Store interface {
 	// Load reads an episode that was too large for its message.
 	Load(ctx context.Context, job audit.Job) (*audit.Episode, error)
-	// Finish stores a job's results and closes it.
-	Finish(ctx context.Context, job audit.Job, pairs []audit.Pair) (audit.Receipt, error)
+	// FinishAll stores the results of different jobs of one run and closes them,
+	// all of them or none.
+	FinishAll(ctx context.Context, finished []audit.Finished) ([]audit.Receipt, error)
 	// Bury gives a job up and keeps the reason.
 	Bury(ctx context.Context, job audit.Job, burial audit.Burial) error
 }
@@ -42,6 +43,7 @@ type Worker struct {
 	streams
 	store  Store
 	handle Handler
+	group  group
 
 	mu   sync.Mutex
 	held map[jetstream.Msg]struct{}
@@ -53,7 +55,7 @@ func NewWorker(js jetstream.JetStream, store Store, handle Handler, config Confi
 	if err != nil {
 		return nil, err
 	}
-	return &Worker{streams: *s, store: store, handle: handle, held: map[jetstream.Msg]struct{}{}}, nil
+	return &Worker{streams: *s, store: store, handle: handle, group: group{store: store}, held: map[jetstream.Msg]struct{}{}}, nil
 }
 
 // shift is one run of a worker: its hands, and how to stop them where they are.

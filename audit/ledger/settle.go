@@ -1,0 +1,209 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"understudy/audit"
+)
+
+// settle moves the counters by what was really inserted, looks for conflicts,
+// closes the jobs and announces the episodes.
+func (l *Ledger) settle(ctx context.Context, tx pgx.Tx, c *commitment) error {
+	sums, refused := c.count()
+	batch := &pgx.Batch{}
+	if sums.members > 0 {
+		l.queueRollups(batch, c.run, sums)
+		queueCounters(batch, c.run, sums)
+		queueCells(batch, c.run, sums)
+	}
+	c.queueConflicts(batch, refused)
+	for i := range c.parts {
+		c.parts[i].queueEpisode(batch, c.run)
+	}
+	if err := c.queueAnnouncements(batch); err != nil {
+		return err
+	}
+	if sums.members > 0 {
+		// Last, because many commits of a run meet in these few rows: they are
+		// locked for the length of a COMMIT only.
+		queueLeaves(batch, c.run, sums)
+	}
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("settle episode: %w", err)
+	}
+	for i := range c.parts {
+		p := &c.parts[i]
+		p.receipt.Known = len(p.pairs) - p.receipt.Inserted - p.receipt.Conflicts
+	}
+	return nil
+}
+
+// count adds up what was new to the run, and lists the rows whose place was
+// taken. It begins each part's receipt anew: the transaction may be a retry.
+func (c *commitment) count() (sums *counts, refused []int) {
+	for i := range c.parts {
+		c.parts[i].receipt, c.parts[i].taken = audit.Receipt{}, nil
+	}
+	sums = newCounts()
+	moved := make(map[string]bool, len(c.counted))
+	for i := range c.rows {
+		r := &c.rows[i]
+		if !c.placed[i] {
+			refused = append(refused, i)
+			continue
+		}
+		p, key := &c.parts[r.part], string(r.pair.Key[:])
+		p.taken = append(p.taken, r.pair.Key)
+		if c.counted[key] && !moved[key] {
+			moved[key] = true
+			p.receipt.Inserted++
+			sums.add(r.member())
+		}
+	}
+	return sums, refused
+}
+
+// member is a row as its run counts it.
+func (r *row) member() member {
+	p := r.pair
+	return member{
+		pair: p, actual: r.actual, rehearsed: r.rehearsed, masked: label(string(p.Verdict.Masked)), weight: r.weight,
+		rollupKey: rollupKey{
+			environment: label(p.Environment), version: label(p.Version), envDigest: string(p.EnvDigest[:]),
+			tool: label(p.Action.Call.Tool), mode: string(p.Mode), canary: canaryLevel(p),
+			success: r.success, group: label(p.PromptGroup),
+		},
+	}
+}
+
+// queueConflicts keeps every result that is not the one that the ledger holds.
+// It runs after the inserts as a statement of its own: only then does it see
+// what a concurrent transaction stored first. An outage is no result.
+func (c *commitment) queueConflicts(batch *pgx.Batch, refused []int) {
+	batch.Queue(`
+		WITH found AS (
+			INSERT INTO audit_conflict (run, key, result, stored, episode, step, kind)
+			SELECT DISTINCT $1::integer, s.key, s.result, p.result, s.episode, s.step, 'result'
+			FROM unnest($2::bytea[], $3::bytea[], $4::bytea[], $5::integer[], $6::boolean[]) AS s (episode, key, result, step, outage)
+			JOIN pair p ON p.key = s.key AND p.result <> s.result
+			WHERE NOT s.outage AND NOT p.outage
+			ON CONFLICT DO NOTHING
+			RETURNING episode, key
+		)
+		SELECT episode, count(DISTINCT key) FROM found GROUP BY episode`,
+		c.run, c.columns.episode, c.columns.key, c.columns.result, c.columns.step, c.columns.outage).Query(c.readConflicts)
+	if len(refused) == 0 {
+		return
+	}
+	var episodes, keys, results [][]byte
+	var places [5][]int32
+	for _, i := range refused {
+		r := &c.rows[i]
+		episodes = append(episodes, c.parts[r.part].episode[:])
+		keys, results = append(keys, r.pair.Key[:]), append(results, r.result[:])
+		for j, v := range []int{r.place.step, r.place.probe, r.place.sample, r.place.attempt, r.place.ordinal} {
+			places[j] = append(places[j], int32(v))
+		}
+	}
+	batch.Queue(`
+		WITH found AS (
+			INSERT INTO audit_conflict (run, key, result, stored, episode, step, kind)
+			SELECT $1::integer, s.key, s.result, a.result, s.episode, s.step, 'place'
+			FROM unnest($2::bytea[], $3::bytea[], $4::bytea[], $5::integer[], $6::integer[], $7::integer[], $8::integer[], $9::integer[])
+				AS s (episode, key, result, step, probe, sample, attempt, ordinal)
+			JOIN action a ON a.run = $1::integer AND a.episode = s.episode
+				AND (a.step, a.probe, a.sample, a.attempt, a.ordinal) = (s.step, s.probe, s.sample, s.attempt, s.ordinal)
+			WHERE a.key <> s.key
+			ON CONFLICT DO NOTHING
+			RETURNING episode, key
+		)
+		SELECT episode, count(DISTINCT key) FROM found GROUP BY episode`,
+		c.run, episodes, keys, results, places[0], places[1], places[2], places[3], places[4]).Query(c.readConflicts)
+}
+
+// readConflicts reads how many conflicts each episode met.
+func (c *commitment) readConflicts(rows pgx.Rows) error {
+	var (
+		episode []byte
+		n       int
+	)
+	_, err := pgx.ForEachRow(rows, []any{&episode, &n}, func() error {
+		for i := range c.parts {
+			if p := &c.parts[i]; p.episode == audit.Digest(episode) {
+				p.receipt.Conflicts += n
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("look for conflicts: %w", err)
+	}
+	return nil
+}
+
+// queueEpisode closes the job, or keeps the episode that came without one.
+func (p *part) queueEpisode(batch *pgx.Batch, run int32) {
+	added := len(p.taken)
+	executed, reported := int16(-1), int16(-1)
+	if len(p.pairs) > 0 { // all pairs of an episode end together
+		executed, reported = truth(p.pairs[0].Executed), truth(p.pairs[0].Success)
+	}
+	if p.job == nil {
+		first := &p.pairs[0]
+		batch.Queue(`
+			INSERT INTO episode AS e (run, id, name, prompt_group, policy, checkpoint, environment, mode, samples, state, results, executed, reported, finished_at)
+			VALUES ($1::integer, $2::bytea, $3::text, $4::text, $5::text, $6, $7::text, $8, $9, 'done', $9, $10, $11, now())
+			ON CONFLICT (run, id) DO UPDATE SET results = e.results + excluded.results, samples = e.samples + excluded.samples,
+				duplicates = e.duplicates + (excluded.results = 0)::integer`,
+			run, p.episode[:], label(first.Episode), label(first.PromptGroup), label(first.Policy), first.Checkpoint, label(first.Environment), string(first.Mode), added, executed, reported)
+		return
+	}
+	p.receipt.Duplicate = p.state == "done"
+	p.receipt.Late = p.state == "dead" || p.state == "undetermined" || (p.state == "open" && p.job.Attempt < p.attempt)
+	batch.Queue(`
+		UPDATE episode SET state = 'done', finished_at = coalesce(finished_at, now()), results = results + $4,
+			executed = CASE WHEN results = 0 THEN $7 ELSE executed END, reported = CASE WHEN results = 0 THEN $8 ELSE reported END,
+			duplicates = duplicates + $5::boolean::integer, late = late + $6::boolean::integer
+		WHERE run = $1 AND id = $2 AND state = $3`, run, p.episode[:], p.state, added, p.receipt.Duplicate, p.receipt.Late, executed, reported)
+	if p.state == "dead" || p.state == "undetermined" {
+		batch.Queue(`UPDATE dead_letter SET revived_at = now() WHERE run = $1 AND episode = $2 AND revived_at IS NULL`, run, p.episode[:])
+	}
+}
+
+// Announcement says that an episode was committed: a hint for readers, who find
+// the truth in the ledger.
+type Announcement struct {
+	Run      int32          `json:"run"`
+	Episode  audit.Digest   `json:"episode"`
+	Keys     []audit.Digest `json:"keys"`
+	Inserted int            `json:"inserted"` // of the keys, how many were new to the run
+}
+
+// queueAnnouncements announces the episodes that added something.
+func (c *commitment) queueAnnouncements(batch *pgx.Batch) error {
+	var episodes, payloads [][]byte
+	for i := range c.parts {
+		p := &c.parts[i]
+		if len(p.taken) == 0 {
+			continue
+		}
+		payload, err := json.Marshal(Announcement{Run: c.run, Episode: p.episode, Keys: p.taken, Inserted: p.receipt.Inserted})
+		if err != nil {
+			return fmt.Errorf("announce episode: %w", err)
+		}
+		episodes, payloads = append(episodes, p.episode[:]), append(payloads, payload)
+	}
+	if len(episodes) > 0 {
+		batch.Queue(`
+			INSERT INTO outbox (run, topic, episode, attempt, payload)
+			SELECT $1::integer, 'result', s.episode, 1 + coalesce((
+				SELECT max(attempt) FROM outbox o WHERE o.run = $1::integer AND o.episode = s.episode AND o.topic = 'result'), 0), s.payload
+			FROM unnest($2::bytea[], $3::bytea[]) AS s (episode, payload)`,
+			c.run, episodes, payloads)
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package queue_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"understudy/audit"
+	"understudy/audit/ledger"
+	"understudy/audit/queue"
+)
+
+// gathering is a ledger that holds its first commit back until every hand has
+// an answer, and refuses each group with a bad episode in it.
+type gathering struct {
+	*ledger.Ledger
+	ready chan struct{}
+
+	mu    sync.Mutex
+	sizes []int // of the groups that were asked for
+}
+
+func (g *gathering) FinishAll(ctx context.Context, finished []audit.Finished) ([]audit.Receipt, error) {
+	g.mu.Lock()
+	g.sizes = append(g.sizes, len(finished))
+	g.mu.Unlock()
+	<-g.ready
+	if slices.ContainsFunc(finished, func(f audit.Finished) bool { return f.Job.Episode.Policy == "bad" }) {
+		return nil, &audit.Error{Code: audit.CodeInvalid, Message: "bad episode"}
+	}
+	return g.Ledger.FinishAll(ctx, finished)
+}
+
+func TestBadEpisodeCostsNoneOfItsGroup(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.config.InFlight = 8
+	episodes := newEpisodes("grouped", 24)
+	for i := range episodes {
+		if i%8 == 5 {
+			episodes[i].Policy = "bad"
+		}
+	}
+	b.enqueue(t, episodes...)
+	store := &gathering{Ledger: b.Ledger, ready: make(chan struct{})}
+	var handled atomic.Int32
+	w, err := queue.NewWorker(b.js, store, func(ctx context.Context, e audit.Episode) ([]audit.Pair, error) {
+		if handled.Add(1) == 8 {
+			close(store.ready)
+		}
+		return rehearsed(ctx, e)
+	}, b.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := start(t, b.relay(t), w)
+	await(t, "every episode has its answer", func() bool {
+		r := b.progress(t)
+		return r.Done == 21 && r.Dead == 3
+	})
+	stop()
+	if report := b.verify(t); report.Results != 42 || report.Dead != 3 || report.Duplicates != 0 {
+		t.Errorf("report %+v, want 42 results of 21 episodes, 3 dead and nothing twice", report)
+	}
+	if largest := slices.Max(store.sizes); largest < 2 {
+		t.Errorf("groups of %v jobs, want what was finished meanwhile in one transaction", store.sizes)
+	}
+	if n := b.streamed(t, "AUDIT_JOBS"); n != 0 {
+		t.Errorf("%d jobs left in the stream, want 0", n)
+	}
+}
