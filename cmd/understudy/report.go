@@ -6,6 +6,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -86,29 +88,49 @@ func printRun(ctx context.Context, inv *invocation, l *ledger.Ledger, name strin
 		return err
 	}
 	printEpisodes(inv.stdout, figures)
+	printTotals(inv.stdout, run, figures)
+	fmt.Fprintf(inv.stdout, "run %s: understudy report %s\n", name, name)
+	return nil
+}
+
+// printTotals says what became of every action of a run.
+func printTotals(w io.Writer, run audit.Run, figures []audit.Figures) {
 	scored, cascaded := 0, 0
+	masked := map[audit.MaskReason]int{}
 	var environments []string
 	for i := range figures {
 		if f := &figures[i]; f.Tool != "" && f.Split == audit.AllTasks {
 			scored, cascaded = scored+f.Scored, cascaded+f.Cascaded
+			for reason, n := range f.Masked {
+				masked[reason] += n
+			}
 			environments = append(environments, f.Environment+"@"+f.Version)
 		}
 	}
-	fmt.Fprintf(inv.stdout, "%d episodes, %d actions, %d results: %d scored", run.Episodes, run.Samples, run.Results, scored)
-	if cascaded > 0 {
-		fmt.Fprintf(inv.stdout, ", %d after their episode's worlds had forked", cascaded)
-	}
+	fmt.Fprintf(w, "%d episodes, %d actions, %d results: %d scored", run.Episodes, run.Samples, run.Results, scored)
 	for _, extra := range []struct {
 		n    int
 		what string
-	}{{run.Open, "open"}, {run.Dead, "given up"}, {run.Undetermined, "without an answer"}, {run.Conflicts, "in conflict"}} {
+	}{
+		{cascaded, "after their episode's worlds had forked"},
+		{run.Open, "open"},
+		{run.Dead, "given up"},
+		{run.Undetermined, "without an answer"},
+		{run.Conflicts, "in conflict"},
+	} {
 		if extra.n > 0 {
-			fmt.Fprintf(inv.stdout, ", %d %s", extra.n, extra.what)
+			fmt.Fprintf(w, ", %d %s", extra.n, extra.what)
 		}
 	}
-	if slices.Sort(environments); len(environments) > 0 {
-		fmt.Fprintf(inv.stdout, "\non %s", strings.Join(slices.Compact(environments), ", "))
+	fmt.Fprintln(w)
+	if len(masked) > 0 {
+		var reasons []string
+		for _, reason := range slices.Sorted(maps.Keys(masked)) {
+			reasons = append(reasons, fmt.Sprintf("%s %d", reason, masked[reason]))
+		}
+		fmt.Fprintln(w, "masked:", strings.Join(reasons, ", "))
 	}
-	fmt.Fprintf(inv.stdout, "\nrun %s: understudy report %s\n", name, name)
-	return nil
+	if slices.Sort(environments); len(environments) > 0 {
+		fmt.Fprintln(w, "on", strings.Join(slices.Compact(environments), ", "))
+	}
 }

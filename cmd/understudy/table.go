@@ -166,7 +166,7 @@ func printEpisodes(w io.Writer, all []audit.Figures) {
 		}
 		var parts []string
 		if e := f.Value("survival_5"); e.Defined() {
-			parts = append(parts, bounded(e)+" % of rollouts are without a material difference (S3+) for 5 calls")
+			parts = append(parts, fmt.Sprintf("%s %% of %d rollouts are without a material difference (S3+) for 5 calls", bounded(e), e.N))
 		}
 		if e := f.Value("imagination_gap"); e.Defined() {
 			parts = append(parts, fmt.Sprintf("imagination gap %+.1f [%+.1f, %+.1f] points of success, rehearsed - executed", 100*e.Value, 100*e.Lo, 100*e.Hi))

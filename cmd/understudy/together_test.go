@@ -29,7 +29,7 @@ func TestAcrossVersions(t *testing.T) {
 		return answers[len(answers)-1], http.StatusOK
 	})
 	d.says(d.do(3, "audit", "--across-versions", "--environment", "retail@1"), "needs an environment and a policy", "hint: understudy audit")
-	out := d.do(0, "audit", "--across-versions", "--environment", "retail@1", "--policy", url, "--tasks", "12", "--policy-name", "parrot")
+	out := d.do(0, "audit", "--across-versions", "--environment", "retail@1", "--policy", url, "--tasks", "12", "--run", "parrot")
 	d.says(out, "version", "retail@2", "100.0 [", "parrot/retail@2", "retail@3", "stale =")
 	if rungs, _ := d.ladder("parrot/retail@1"); rungs[0] == 0 || rungs[3]+rungs[4]+rungs[5] > 0 {
 		t.Errorf("got ladder %v on the version that the policy knows, want exact answers", rungs)

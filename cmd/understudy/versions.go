@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"understudy/audit"
 )
@@ -64,6 +65,7 @@ func (a auditFlags) acrossVersions(ctx context.Context, inv *invocation, p *pipe
 	}
 	in := intake{ledger: p.ledger, envs: p.envs, flags: a.importFlags}
 	runs := map[string]string{}
+	in.flags.run = cmp.Or(in.flags.run, runName(cmp.Or(in.flags.policyName, "across"), time.Now()))
 	for _, ref := range append([]string{base}, others...) {
 		if runs[ref], err = in.versionRun(ctx, inv, ref); err != nil {
 			return err
@@ -89,7 +91,7 @@ func (a auditFlags) acrossVersions(ctx context.Context, inv *invocation, p *pipe
 
 // versionRun makes the run that keeps one version's pairs.
 func (in intake) versionRun(ctx context.Context, inv *invocation, ref string) (string, error) {
-	in.flags.run = cmp.Or(in.flags.run, in.flags.policyName, "across") + "/" + ref
+	in.flags.run += "/" + ref
 	return in.flags.run, in.ensureRun(ctx, inv, in.flags.run)
 }
 
