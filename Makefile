@@ -3,10 +3,11 @@
 GO       ?= go
 DATA     ?= ../shared/data
 FUZZTIME ?= 30s
+AUDITS   ?= 1000000
 LINT     := bin/golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help deps demo test check lint lint-rules tidy kill-rounds fuzz bench conformance build clean
+.PHONY: help deps demo test check lint lint-rules tidy kill-rounds fuzz bench memory conformance build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +47,9 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 
 bench: ## all benchmarks, once around
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+memory: deps ## audit AUDITS (1000000) actions and report whether memory grows
+	$(GO) test -run '^$$' -bench '^BenchmarkMemory$$' -benchtime $(AUDITS)x -timeout 2h ./audit/queue
 
 conformance: ## the tests that read recorded trajectories and cases, on DATA (../shared/data)
 	@packages=$$(grep -rl --include='*_test.go' UNDERSTUDY_DATA . | xargs -r -n1 dirname | sort -u); \
