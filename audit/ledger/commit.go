@@ -207,13 +207,12 @@ func (c *commitment) insert(ctx context.Context, tx pgx.Tx, b *bodyColumns) erro
 	if len(jobs) > 0 {
 		batch.Queue(`SELECT id, state, attempt FROM episode WHERE run = $1 AND id = ANY($2) ORDER BY id FOR UPDATE`, c.run, jobs)
 	}
-	batch.Queue(insertBodies, c.run, b.digest, b.size, b.truncated, b.content)
-	s := c.columns
-	batch.Queue(insertResults, c.run, s.episode, s.key, s.result, s.step, s.probe, s.sample, s.attempt, s.ordinal,
-		s.callID, s.message, s.repeats, s.policy, s.checkpoint, s.environment, s.version, s.envDigest, s.mode, s.canary,
-		s.tool, s.effect, s.masked, s.outage, s.actual, s.rehearsed, s.severity, s.falseSuccess, s.phantomWrite,
-		s.silentWrite, s.cascaded, s.fork, s.cells, s.before, s.after, s.rules, s.arguments, s.prompt, s.rehearsal,
-		s.stateBlock, s.recorded, s.observation, s.twin, s.doc, s.extra, s.group, s.executed, s.reported, s.weight, s.inclusion, s.confidence)
+	end := b.piece(0)
+	batch.Queue(insertBodies, c.run, b.digest[:end], b.size[:end], b.truncated[:end], b.content[:end])
+	whole := end == len(b.digest)
+	if whole {
+		batch.Queue(insertResults, c.results(0)...)
+	}
 	results := tx.SendBatch(ctx, batch)
 	defer results.Close()
 	if _, err := results.Exec(); err != nil {
@@ -227,22 +226,76 @@ func (c *commitment) insert(ctx context.Context, tx pgx.Tx, b *bodyColumns) erro
 	if _, err := results.Exec(); err != nil {
 		return fmt.Errorf("insert bodies: %w", err)
 	}
+	c.placed, c.counted = make(map[int]bool, len(c.rows)), make(map[string]bool, len(c.rows))
+	from := 0
+	if whole {
+		if err := c.scanResults(results.QueryRow(), 0); err != nil {
+			return err
+		}
+		from = pieceRows
+	}
+	if err := results.Close(); err != nil {
+		return err
+	}
+	return c.insertRest(ctx, tx, b, end, from)
+}
+
+// A commit sends its rows in pieces of about this size: a statement is held in
+// memory several times over on its way, and an episode may be 100 MB.
+const (
+	pieceRows  = 4_000
+	pieceBytes = 16 << 20
+)
+
+// insertRest stores what the first batch left: bodies, then results, each from
+// an index on.
+func (c *commitment) insertRest(ctx context.Context, tx pgx.Tx, b *bodyColumns, body, row int) error {
+	for from := body; from < len(b.digest); {
+		to := b.piece(from)
+		if _, err := tx.Exec(ctx, insertBodies, c.run, b.digest[from:to], b.size[from:to], b.truncated[from:to], b.content[from:to]); err != nil {
+			return fmt.Errorf("insert bodies: %w", err)
+		}
+		from = to
+	}
+	for ; row < len(c.rows); row += pieceRows {
+		if err := c.scanResults(tx.QueryRow(ctx, insertResults, c.results(row)...), row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// results are the arguments of insertResults for the piece of rows at from.
+func (c *commitment) results(from int) []any {
+	s := c.columns
+	if to := min(from+pieceRows, len(c.rows)); from > 0 || to < len(c.rows) {
+		s = newColumns(c.parts, c.rows[from:to])
+	}
+	return []any{
+		c.run, s.episode, s.key, s.result, s.step, s.probe, s.sample, s.attempt, s.ordinal,
+		s.callID, s.message, s.repeats, s.policy, s.checkpoint, s.environment, s.version, s.envDigest, s.mode, s.canary,
+		s.tool, s.effect, s.masked, s.outage, s.actual, s.rehearsed, s.severity, s.falseSuccess, s.phantomWrite,
+		s.silentWrite, s.cascaded, s.fork, s.cells, s.before, s.after, s.rules, s.arguments, s.prompt, s.rehearsal,
+		s.stateBlock, s.recorded, s.observation, s.twin, s.doc, s.extra, s.group, s.executed, s.reported, s.weight, s.inclusion, s.confidence,
+	}
+}
+
+// scanResults notes which rows of the piece at from were new.
+func (c *commitment) scanResults(row pgx.Row, from int) error {
 	var (
 		fresh []int32
 		keys  [][]byte
 	)
-	if err := results.QueryRow().Scan(&fresh, &keys); err != nil {
+	if err := row.Scan(&fresh, &keys); err != nil {
 		return fmt.Errorf("insert results: %w", err)
 	}
-	c.placed = make(map[int]bool, len(fresh))
 	for _, i := range fresh {
-		c.placed[int(i)-1] = true
+		c.placed[from+int(i)-1] = true
 	}
-	c.counted = make(map[string]bool, len(keys))
 	for _, k := range keys {
 		c.counted[string(k)] = true
 	}
-	return results.Close()
+	return nil
 }
 
 // readJobs reads the states of the jobs that were locked.

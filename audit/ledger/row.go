@@ -221,3 +221,14 @@ func newBodyColumns(rows []row, most int) *bodyColumns {
 	}
 	return c
 }
+
+// piece is where the piece of bodies that starts at from ends.
+func (c *bodyColumns) piece(from int) int {
+	to, n := from, 0
+	for ; to < len(c.content) && to-from < pieceRows; to++ {
+		if n += len(c.content[to]); n > pieceBytes && to > from {
+			break
+		}
+	}
+	return to
+}

@@ -1,0 +1,22 @@
+package ledger_test
+
+import "testing"
+
+// TestCommitOfManyPieces commits an episode of more pairs than one statement
+// takes, twice: every pair counts once, in whichever piece it came.
+func TestCommitOfManyPieces(t *testing.T) {
+	t.Parallel()
+	const n = 9_000
+	b := setup(t)
+	e := newEpisode(7, n)
+	pairs := auditEpisode(&e)
+	for i, want := range []int{n, 0} {
+		got, err := b.Commit(t.Context(), b.run, pairs)
+		if err != nil || got != want {
+			t.Fatalf("commit %d inserted %d of %d, %v; want %d", i, got, len(pairs), err, want)
+		}
+	}
+	if r := b.verify(t); int(r.Results) != n {
+		t.Errorf("verify found %d results, want %d", r.Results, n)
+	}
+}
