@@ -16,7 +16,7 @@ func TestCommitOfManyPieces(t *testing.T) {
 			t.Fatalf("commit %d inserted %d of %d, %v; want %d", i, got, len(pairs), err, want)
 		}
 	}
-	if r := b.verify(t); int(r.Results) != n {
+	if r := b.verify(t); r.Results != n {
 		t.Errorf("verify found %d results, want %d", r.Results, n)
 	}
 }
