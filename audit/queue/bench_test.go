@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -46,7 +47,11 @@ func BenchmarkAudits(b *testing.B) {
 // Starlark retail domain: each action is executed, compared and scored.
 //
 //	go test ./audit/queue -run - -bench InSandbox -benchtime 3000x
+//
+// The collector is set as the program sets it.
 func BenchmarkAuditsInSandbox(b *testing.B) {
+	before := debug.SetGCPercent(400)
+	b.Cleanup(func() { debug.SetGCPercent(before) })
 	registry := sandbox.New(domains.FS())
 	b.Cleanup(func() {
 		if err := registry.Close(); err != nil {

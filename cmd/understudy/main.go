@@ -28,6 +28,12 @@ import (
 // leaves garbage of twenty times its size, of which little is alive at once.
 const softMemory = 1200 << 20
 
+// gcPercent lets garbage grow to four times what is alive before it is collected,
+// below softMemory: an audit leaves much garbage that lives briefly, and collecting
+// it a quarter as often saves a fifth of an audit's processor time (measured by
+// BenchmarkAuditsInSandbox of audit/queue).
+const gcPercent = 400
+
 // errInterrupted is the cause of a context that a signal ended.
 var errInterrupted = errors.New("interrupted")
 
@@ -35,6 +41,9 @@ func main() {
 	starlark.ChildMain() // a sandbox child is this binary too
 	if _, set := os.LookupEnv("GOMEMLIMIT"); !set {
 		debug.SetMemoryLimit(softMemory)
+		if _, set := os.LookupEnv("GOGC"); !set {
+			debug.SetGCPercent(gcPercent)
+		}
 	}
 	ctx, stop := interruptible(context.Background())
 	status := execute(ctx, os.Args[1:], system())
