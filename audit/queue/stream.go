@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,7 +59,7 @@ func (s *streams) subject(topic audit.Topic, suffix string) string {
 func (s *streams) ensure(ctx context.Context) (jetstream.Stream, jetstream.Consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.callTimeout())
 	defer cancel()
-	jobs, err := s.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+	jobs, err := s.makeStream(ctx, jetstream.StreamConfig{
 		Name:        s.name(audit.TopicJob),
 		Description: "episodes to audit; the ledger sends again what is lost here",
 		Subjects:    []string{s.subject(audit.TopicJob, ">")},
@@ -75,7 +76,7 @@ func (s *streams) ensure(ctx context.Context) (jetstream.Stream, jetstream.Consu
 	if err != nil {
 		return nil, nil, unusable("make the stream of jobs", err)
 	}
-	_, err = s.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+	_, err = s.makeStream(ctx, jetstream.StreamConfig{
 		Name:        s.name(audit.TopicResult),
 		Description: "announcements of committed episodes: a feed, not a record",
 		Subjects:    []string{s.subject(audit.TopicResult, ">")},
@@ -102,6 +103,25 @@ func (s *streams) ensure(ctx context.Context) (jetstream.Stream, jetstream.Consu
 		return nil, nil, unusable("make the consumer of jobs", err)
 	}
 	return jobs, consumer, nil
+}
+
+// makeStream leaves a stream of the same settings alone: several services ask at
+// once, and a server that updates a stream while another of us makes its consumer
+// races with itself (seen in nats-server 2.15.2).
+func (s *streams) makeStream(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
+	stream, err := s.js.Stream(ctx, want.Name)
+	if err == nil && sameSettings(stream.CachedInfo().Config, want) {
+		return stream, nil
+	}
+	return s.js.CreateOrUpdateStream(ctx, want)
+}
+
+// sameSettings compares what we set; a server fills in the rest.
+func sameSettings(have, want jetstream.StreamConfig) bool {
+	return slices.Equal(have.Subjects, want.Subjects) && have.Storage == want.Storage && have.Retention == want.Retention &&
+		have.Discard == want.Discard && have.MaxAge == want.MaxAge && have.MaxBytes == want.MaxBytes &&
+		have.MaxMsgSize == want.MaxMsgSize && have.Duplicates == want.Duplicates && have.Replicas == want.Replicas &&
+		have.AllowDirect == want.AllowDirect && (have.MaxMsgs == want.MaxMsgs || have.MaxMsgs < 0 && want.MaxMsgs == 0)
 }
 
 // closed reports whether the connection is gone for good.
