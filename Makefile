@@ -12,7 +12,7 @@ LINT     := bin/golangci-lint
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-deps: ## install what is missing (PostgreSQL, a C compiler for the race detector), or say how
+deps: ## install what is missing (PostgreSQL, Python, a C compiler for the race detector), or say how
 	@.ci/deps
 
 demo: deps build ## start everything and run the demonstration

@@ -36,8 +36,19 @@ func (g gateFlags) buyMissing(ctx context.Context, inv *invocation, l *ledger.Le
 		return err
 	}
 	run := v.Evidence.Run.ID
-	fmt.Fprintf(inv.stdout, "bought %d calls for run %s; audit them with: understudy audit --run %s --policy URL\n", queued, run, run)
+	fmt.Fprintf(inv.stdout, "bought %d of %d missing calls for run %s; audit them with: understudy audit --run %s --policy URL\n",
+		queued, missing(v), run, run)
 	return nil
+}
+
+// missing is how many calls the verdict lacks: more than the environment's tasks
+// and canaries may have to give, or than an order that is still open lets buy.
+func missing(v *gate.Verdict) int {
+	calls := 0
+	for _, order := range v.Needs {
+		calls += order.Calls
+	}
+	return calls
 }
 
 // Schedule implements audit.Scheduler.

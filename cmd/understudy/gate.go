@@ -28,7 +28,7 @@ func gateCommand() command {
 			fs.StringVar(&g.baseline, "baseline", "", "run to compare with: a name, tag:NAME, auto, or none; by default what the policy says")
 			fs.StringVar(&g.inconclusive, "inconclusive", "", "count INCONCLUSIVE as pass or fail")
 			fs.IntVar(&g.failExit, "fail-exit-code", 0, "exit status of FAIL instead of 1")
-			fs.BoolVar(&g.buy, "buy", false, "queue exactly the calls that are missing for a decision")
+			fs.BoolVar(&g.buy, "buy", false, "queue the calls that are missing for a decision, as far as the environment has tasks and canaries for them")
 			fs.StringVar(&g.environment, "environment", "retail@1", "sandbox of a selftest")
 			return func(ctx context.Context, inv *invocation) error { return g.do(ctx, inv) }
 		},
