@@ -57,7 +57,7 @@ func (p *Policy) Probe(ctx context.Context) (Capabilities, error) {
 	if p.capabilities != nil {
 		return *p.capabilities, nil
 	}
-	model, err := p.model(ctx)
+	model, err := p.client.model(ctx)
 	if err != nil {
 		return Capabilities{}, err
 	}
@@ -73,17 +73,18 @@ func (p *Policy) Probe(ctx context.Context) (Capabilities, error) {
 	return caps, nil
 }
 
-func (p *Policy) model(ctx context.Context) (string, error) {
-	if p.config.Model != "" {
-		return p.config.Model, nil
+// model is the configured model, or the only one that the server lists.
+func (c *client) model(ctx context.Context) (string, error) {
+	if c.config.Model != "" {
+		return c.config.Model, nil
 	}
 	var list struct {
 		Data []struct {
 			ID string `json:"id"`
 		} `json:"data"`
 	}
-	if err := p.client.get(ctx, "/models", &list); err != nil {
-		return "", unreachable(p.client.base, err)
+	if err := c.get(ctx, "/models", &list); err != nil {
+		return "", unreachable(c.base, err)
 	}
 	names := make([]string, 0, len(list.Data))
 	for _, m := range list.Data {
@@ -91,7 +92,7 @@ func (p *Policy) model(ctx context.Context) (string, error) {
 	}
 	if len(names) != 1 {
 		return "", &audit.Error{
-			Code: audit.CodeInvalid, Message: fmt.Sprintf("%s serves %d models", p.client.base, len(names)),
+			Code: audit.CodeInvalid, Message: fmt.Sprintf("%s serves %d models", c.base, len(names)),
 			Hint: "choose one with --model: " + strings.Join(names, ", "),
 		}
 	}

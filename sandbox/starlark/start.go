@@ -62,6 +62,9 @@ func (d *Domain) given(ctx context.Context, start audit.Start, t *task) (*state.
 		}
 		return root, nil
 	}
+	if t != nil && t.state != nil {
+		return t.state, nil
+	}
 	if t != nil && t.world != 0 {
 		return d.generated(ctx, t.world) // not kept: a domain may have thousands of them
 	}

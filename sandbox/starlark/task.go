@@ -28,7 +28,8 @@ type taskList struct {
 type task struct {
 	audit.Task
 	checks []checkCall
-	world  uint64 // seed of the task's own world; 0 = the domain's
+	world  uint64        // seed of the task's own world; 0 = the domain's
+	state  *state.Object // the task's own world, spelled out; nil = generated
 }
 
 // checkCall is a terminal check with its parameters.
@@ -156,7 +157,7 @@ func (d *Domain) readTasks(list starlark.Value, l taskList) ([]task, error) {
 	return tasks, nil
 }
 
-// readTask reads {"id", "prompt", "world", "user", "setup", "solution", "checks"}.
+// readTask reads {"id", "prompt", "world", "state", "user", "setup", "solution", "checks"}.
 func (d *Domain) readTask(v starlark.Value) (task, error) {
 	var t task
 	o, ok := v.(*state.Object)
@@ -172,6 +173,10 @@ func (d *Domain) readTask(v starlark.Value) (task, error) {
 			t.Prompt = pyText(v)
 		case "world":
 			bad = starlark.AsInt(v, &t.world)
+		case "state":
+			if t.state, _ = v.(*state.Object); t.state == nil {
+				bad = fmt.Errorf("state is an object, not %s", state.JSONType(v))
+			}
 		case "user":
 			t.User = state.AppendJSON(nil, v)
 		case "setup":

@@ -2,6 +2,7 @@ package starlark_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -133,5 +134,34 @@ func TestDateParameter(t *testing.T) {
 		if seen.Status != row.want {
 			t.Errorf("day %q: status %s, want %s (%s): %s", row.day, seen.Status, row.want, row.reason, seen.Raw)
 		}
+	}
+}
+
+// A task may bring its whole world as data, and no world at all is no excuse to
+// fall back on the generated one.
+func TestTaskState(t *testing.T) {
+	tasks := `[{"id":"t0","prompt":"water b2","state":{"beds":{"b1":{"plants":7},"b2":{"plants":0}}},` +
+		`"solution":[],"checks":[{"check":"only","params":{"bed":"b2"}}]}]`
+	load := func(tasks string) *starlark.Environment {
+		d, err := starlark.Load(fstest.MapFS{
+			"garden/domain.yaml": {Data: []byte("name: garden\nfiles: [domain.star]\n")},
+			"garden/domain.star": {Data: []byte(garden)},
+			"garden/tasks.json":  {Data: []byte(tasks)},
+		}, "garden", starlark.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return starlark.NewEnvironment(d)
+	}
+	session, err := load(tasks).Open(t.Context(), audit.Start{Task: "t0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := session.(audit.Stater).State(t.Context(), "/beds/b1/plants")
+	if err != nil || string(got) != "7" {
+		t.Errorf("b1 holds %s plants (%v), the task says 7", got, err)
+	}
+	if _, err := load(strings.Replace(tasks, `"state":{`, `"state":[],"user":{`, 1)).Tasks(t.Context(), 0, 0); err == nil {
+		t.Error("a state that is a list was taken")
 	}
 }

@@ -1,0 +1,82 @@
+package remote_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"understudy/envace"
+	"understudy/envace/remote"
+)
+
+// completer is a client of a server that answers each path with a fixed text and
+// keeps the last request.
+func completer(t *testing.T, answers map[string]string) (*remote.Completer, *string) {
+	t.Helper()
+	asked := new(string)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		*asked = string(body)
+		_, _ = io.WriteString(w, answers[r.URL.Path])
+	}))
+	t.Cleanup(server.Close)
+	c, err := remote.NewCompleter(remote.Config{URL: server.URL, Retries: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, asked
+}
+
+
+func TestComplete(t *testing.T) {
+	t.Parallel()
+	c, asked := completer(t, map[string]string{
+		"/v1/models":           oneModel,
+		"/v1/chat/completions": `{"choices":[{"finish_reason":"stop","message":{"content":"{\"a\":1}"}}],"usage":{"prompt_tokens":7,"completion_tokens":3}}`,
+	})
+	text, usage, err := c.Complete(t.Context(), []envace.Message{{Role: "user", Content: "hi"}}, json.RawMessage(`{"type":"object"}`), .5)
+	if err != nil || text != `{"a":1}` || usage != (remote.Usage{Prompt: 7, Completion: 3}) {
+		t.Errorf("got %q, %+v, %v", text, usage, err)
+	}
+	for _, want := range []string{`"model":"m"`, `"temperature":0.5`, `"strict":true`, `"schema":{"type":"object"}`} {
+		if !strings.Contains(*asked, want) {
+			t.Errorf("the request lacks %s: %s", want, *asked)
+		}
+	}
+}
+
+func TestCompleteRefusesHalfAnAnswer(t *testing.T) {
+	t.Parallel()
+	c, _ := completer(t, map[string]string{
+		"/v1/models":           oneModel,
+		"/v1/chat/completions": `{"choices":[{"finish_reason":"length","message":{"content":"{\"a\":"}}],"usage":{"completion_tokens":9}}`,
+	})
+	_, usage, err := c.Complete(t.Context(), nil, nil, 0)
+	if !errors.Is(err, remote.ErrTruncated) || usage.Completion != 9 {
+		t.Errorf("got %+v, %v: a cut answer is an error whose tokens are counted", usage, err)
+	}
+}
+
+func TestEmbed(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ reply, fault, reason string }{
+		{`{"data":[{"index":1,"embedding":[2]},{"index":0,"embedding":[1]}]}`, "", "the server's order is not ours"},
+		{`{"data":[{"index":0,"embedding":[1]}]}`, "text 1 of 2", "one is missing"},
+		{`{"data":[{"index":0,"embedding":[1]},{"index":0,"embedding":[1]}]}`, "repeated", "one came twice"},
+		{`{"data":[{"index":5,"embedding":[1]}]}`, "index 5", "one that was not asked for"},
+	}
+	for _, test := range tests {
+		c, _ := completer(t, map[string]string{"/v1/models": oneModel, "/v1/embeddings": test.reply})
+		got, err := c.Embed(t.Context(), []string{"a", "b"})
+		switch {
+		case test.fault == "" && (err != nil || got[0][0] != 1 || got[1][0] != 2):
+			t.Errorf("%s: got %v, %v", test.reason, got, err)
+		case test.fault != "" && (err == nil || !strings.Contains(err.Error(), test.fault)):
+			t.Errorf("%s: got %v, %v", test.reason, got, err)
+		}
+	}
+}
