@@ -31,7 +31,6 @@ func completer(t *testing.T, answers map[string]string) (*remote.Completer, *str
 	return c, asked
 }
 
-
 func TestComplete(t *testing.T) {
 	t.Parallel()
 	c, asked := completer(t, map[string]string{
@@ -42,7 +41,7 @@ func TestComplete(t *testing.T) {
 	if err != nil || text != `{"a":1}` || usage != (remote.Usage{Prompt: 7, Completion: 3}) {
 		t.Errorf("got %q, %+v, %v", text, usage, err)
 	}
-	for _, want := range []string{`"model":"m"`, `"temperature":0.5`, `"strict":true`, `"schema":{"type":"object"}`} {
+	for _, want := range []string{`"model":"tiny"`, `"temperature":0.5`, `"strict":true`, `"schema":{"type":"object"}`} {
 		if !strings.Contains(*asked, want) {
 			t.Errorf("the request lacks %s: %s", want, *asked)
 		}
