@@ -56,14 +56,14 @@ func (m *memory) Bytes() int64 { return int64(len(m.floats))*8 + int64(len(m.int
 func (d *Device) Floats(b gpu.Buffer) []float64 { return floats(b) }
 
 func floats(b gpu.Buffer) []float64 {
-	if b.None() {
+	if b.None() || b.Type == gpu.I32 {
 		return nil
 	}
 	return b.Memory.(*memory).floats[b.Off : b.Off+b.Len]
 }
 
 func ints(b gpu.Buffer) []int32 {
-	if b.None() {
+	if b.None() || b.Type != gpu.I32 {
 		return nil
 	}
 	return b.Memory.(*memory).ints[b.Off : b.Off+b.Len]

@@ -1,0 +1,60 @@
+package gpu
+
+import "fmt"
+
+// rowBuffer is a buffer to be, and how many elements of it a row takes.
+type rowBuffer struct {
+	buffer *Buffer
+	perRow int
+}
+
+// plan collects buffers and allocates them at once, so that memory is known,
+// and refused, before the first step.
+type plan struct {
+	floats, ints []rowBuffer // perRow holds the whole length
+	total        [2]int
+}
+
+// add plans r rows of each buffer, as floats.
+func (p *plan) add(rows int, list ...rowBuffer) {
+	for _, b := range list {
+		n := rows * b.perRow
+		p.floats = append(p.floats, rowBuffer{b.buffer, n})
+		p.total[0] += aligned(n)
+	}
+}
+
+// addInts plans n indices.
+func (p *plan) addInts(n int, buffers ...*Buffer) {
+	for _, b := range buffers {
+		p.ints = append(p.ints, rowBuffer{b, n})
+		p.total[1] += aligned(n)
+	}
+}
+
+// bytes is what the plan takes.
+func (p *plan) bytes() int64 { return int64(p.total[0]+p.total[1]) * 4 }
+
+// allocate gives every buffer its place. What names the memory in errors.
+func (p *plan) allocate(dev Device, what string) (floats, ints Buffer, err error) {
+	if floats, err = dev.Alloc(F32, p.total[0]); err == nil {
+		ints, err = dev.Alloc(I32, p.total[1])
+	}
+	if err != nil {
+		return floats, ints, fmt.Errorf("allocate %.1f MiB for %s: %w", float64(p.bytes())/(1<<20), what, err)
+	}
+	place(floats, p.floats)
+	place(ints, p.ints)
+	return floats, ints, nil
+}
+
+func place(memory Buffer, list []rowBuffer) {
+	at := 0
+	for _, b := range list {
+		*b.buffer = memory.Slice(at, at+b.perRow)
+		at += aligned(b.perRow)
+	}
+}
+
+// aligned rounds up to whole cache lines.
+func aligned(n int) int { return (n + lane - 1) / lane * lane }

@@ -1,0 +1,229 @@
+package gpu
+
+import (
+	"fmt"
+)
+
+// Runner is the memory of rollouts on one model: the KV arena and the
+// activations of one step. Which page belongs to whom is the caller's business.
+type Runner struct {
+	RunnerConfig
+	forward
+	memory []Buffer
+	rank   int // greatest rank of an adapter that fits
+
+	keys, values []Buffer // (L) of (S,G,D)
+	acts         layerActs
+	final        headActs
+	loss         TokenLoss
+
+	tokens, at, slots, sequences, tables, wanted Buffer
+	tableRows                                    []int32 // (B,P) as uploaded
+	scale                                        []float32
+}
+
+// pagesPerSequence is the pages that the longest sequence takes.
+func (c RunnerConfig) pagesPerSequence() int { return (c.Context + PageSize - 1) / PageSize }
+
+// PageBytes is what one page of the KV arena takes, over all layers.
+func (c Config) PageBytes() int64 { return int64(PageSize) * int64(c.Layers) * 2 * int64(c.G*c.D) * 4 }
+
+// NewRunner allocates all that steps need.
+func (m *Model) NewRunner(c RunnerConfig) (*Runner, error) {
+	if c.Pages < 1 || c.Rows < 1 || c.Wanted < 1 || c.Sequences < 1 || c.Context < 1 || c.Context > m.Context {
+		return nil, fmt.Errorf("new runner: pages, rows, wanted, sequences and context must be positive, and context at most the model's %d", m.Config.Context)
+	}
+	r := &Runner{RunnerConfig: c, forward: forward{Model: m}, rank: m.maxRank()}
+	r.keys, r.values = make([]Buffer, m.Layers), make([]Buffer, m.Layers)
+	var p plan
+	for l := range m.Layers {
+		p.add(c.Pages*PageSize, rowBuffer{&r.keys[l], m.G * m.D}, rowBuffer{&r.values[l], m.G * m.D})
+	}
+	p.add(c.Rows, m.layerSizes(&r.acts)...)
+	p.add(c.Rows, rowBuffer{&r.branch, m.Width}, rowBuffer{&r.low, r.rank})
+	if r.rank > 0 {
+		p.add(c.Rows, rowBuffer{&r.wide, m.maxN()})
+	}
+	p.add(c.Wanted, rowBuffer{&r.final.x, m.Width}, rowBuffer{&r.final.rstd, 1}, rowBuffer{&r.final.n, m.Width},
+		rowBuffer{&r.loss.Logits, m.Vocab}, rowBuffer{&r.loss.Scale, 1}, rowBuffer{&r.loss.LSE, 1})
+	p.add(c.Context, rowBuffer{&r.rope, m.D})
+	p.addInts(c.Rows, &r.tokens, &r.at, &r.slots, &r.sequences)
+	p.addInts(c.Sequences*c.pagesPerSequence(), &r.tables)
+	p.addInts(c.Wanted, &r.wanted)
+	floats, ints, err := p.allocate(m.dev, fmt.Sprintf("rollouts (%d KV pages of %d tokens, %d rows)", c.Pages, PageSize, c.Rows))
+	if err != nil {
+		return nil, err
+	}
+	r.memory = []Buffer{floats, ints}
+	m.dev.Upload(r.rope, m.ropeTable(c.Context))
+	return r, m.dev.Sync()
+}
+
+// Free gives the memory back.
+func (r *Runner) Free() {
+	for _, b := range r.memory {
+		r.dev.Free(b)
+	}
+}
+
+// CopyPage copies the keys and values of a page, for a sequence that goes on
+// within a page it shares.
+func (r *Runner) CopyPage(dst, src int32) error {
+	for _, p := range []int32{dst, src} {
+		if p < 0 || int(p) >= r.Pages {
+			return fmt.Errorf("copy page: page %d of %d", p, r.Pages)
+		}
+	}
+	size := PageSize * r.G * r.D
+	for l := range r.Layers {
+		for _, b := range []Buffer{r.keys[l], r.values[l]} {
+			r.dev.Copy(b.Slice(int(dst)*size, int(dst+1)*size), b.Slice(int(src)*size, int(src+1)*size))
+		}
+	}
+	return nil
+}
+
+// Step runs the rows and writes the logits of the wanted ones to out. A step
+// that is refused has written nothing.
+func (r *Runner) Step(s *Step, out *Logits) error {
+	spans, err := r.check(s)
+	if err != nil {
+		return fmt.Errorf("step: %w", err)
+	}
+	r.spans = spans
+	r.upload(s)
+	rows := len(s.Tokens)
+	a := r.acts.rows(r.Config, rows)
+	r.dev.Embed(a.x, r.w.embed, r.tokens.Slice(0, rows))
+	for l := range r.Layers {
+		r.queryKeyValue(l, &a)
+		slots := r.slots.Slice(0, rows)
+		r.dev.Scatter(r.keys[l], a.kr, slots)
+		r.dev.Scatter(r.values[l], a.v, slots)
+		r.dev.AttendPaged(PagedAttention{
+			Heads: r.Heads, Scale: r.attentionScale(), Out: a.att, Q: a.qr, K: r.keys[l], V: r.values[l],
+			Tables: r.tables, P: r.pagesPerSequence(), Sequences: r.sequences.Slice(0, rows), Positions: r.positions,
+		})
+		r.outputAndMLP(l, &a, a.x)
+	}
+	return r.logits(a.x, len(s.Wanted), out)
+}
+
+// logits computes and downloads the logits of the wanted rows of x (R,C).
+func (r *Runner) logits(x Buffer, wanted int, out *Logits) error {
+	out.V = r.Vocab
+	out.Values = grow(out.Values, wanted*r.Vocab)
+	out.LSE = grow(out.LSE, wanted)
+	if wanted == 0 {
+		return r.dev.Sync()
+	}
+	f := headActs{r.final.x.Slice(0, wanted*r.Width), r.final.rstd.Slice(0, wanted), r.final.n.Slice(0, wanted*r.Width)}
+	r.finalNorm(&f, x, r.wanted.Slice(0, wanted))
+	t := TokenLoss{
+		Logits: r.loss.Logits.Slice(0, wanted*r.Vocab), Scale: r.loss.Scale.Slice(0, wanted), LSE: r.loss.LSE.Slice(0, wanted),
+	}
+	r.dev.MatMul(t.Logits, f.n, r.head)
+	r.dev.LogProbs(t)
+	if err := r.dev.Download(out.Values, t.Logits); err != nil {
+		return fmt.Errorf("step: %w", err)
+	}
+	if err := r.dev.Download(out.LSE, t.LSE); err != nil {
+		return fmt.Errorf("step: %w", err)
+	}
+	return nil
+}
+
+func grow(s []float32, n int) []float32 {
+	if cap(s) < n {
+		return make([]float32, n)
+	}
+	return s[:n]
+}
+
+// upload moves a step's indices to the device.
+func (r *Runner) upload(s *Step) {
+	rows := len(s.Tokens)
+	r.positions = r.at.Slice(0, rows)
+	r.dev.UploadInts(r.tokens, s.Tokens)
+	r.dev.UploadInts(r.at, s.Positions)
+	r.dev.UploadInts(r.slots, s.Slots)
+	r.dev.UploadInts(r.sequences, s.Sequences)
+	r.dev.UploadInts(r.wanted, s.Wanted)
+	pages := r.pagesPerSequence()
+	if r.tableRows == nil {
+		r.tableRows = make([]int32, r.Sequences*pages)
+		r.scale = make([]float32, r.Wanted)
+	}
+	for i, table := range s.Tables {
+		copy(r.tableRows[i*pages:(i+1)*pages], table)
+	}
+	r.dev.UploadInts(r.tables, r.tableRows[:len(s.Tables)*pages])
+	for i := range s.Wanted {
+		r.scale[i] = 1
+		if s.Scale != nil {
+			r.scale[i] = s.Scale[i]
+		}
+	}
+	r.dev.Upload(r.loss.Scale, r.scale[:len(s.Wanted)])
+}
+
+// check refuses a step that would read or write outside of its memory.
+func (r *Runner) check(s *Step) ([]adapterRows, error) {
+	rows := len(s.Tokens)
+	switch {
+	case rows == 0 || rows > r.Rows:
+		return nil, fmt.Errorf("%d rows: this runner takes 1 to %d", rows, r.Rows)
+	case len(s.Positions) != rows || len(s.Slots) != rows || len(s.Sequences) != rows:
+		return nil, fmt.Errorf("%d tokens need as many positions (%d), slots (%d) and sequences (%d)", rows, len(s.Positions), len(s.Slots), len(s.Sequences))
+	case len(s.Wanted) > r.Wanted:
+		return nil, fmt.Errorf("%d wanted rows: this runner takes %d", len(s.Wanted), r.Wanted)
+	case s.Scale != nil && len(s.Scale) != len(s.Wanted):
+		return nil, fmt.Errorf("%d scales for %d wanted rows", len(s.Scale), len(s.Wanted))
+	case len(s.Tables) > r.Sequences:
+		return nil, fmt.Errorf("%d sequences: this runner takes %d", len(s.Tables), r.Sequences)
+	}
+	for i, table := range s.Tables {
+		if len(table) > r.pagesPerSequence() {
+			return nil, fmt.Errorf("sequence %d has %d pages: this runner takes %d tokens a sequence", i, len(table), r.Context)
+		}
+		for _, page := range table {
+			if page < 0 || int(page) >= r.Pages {
+				return nil, fmt.Errorf("sequence %d names page %d of %d", i, page, r.Pages)
+			}
+		}
+	}
+	for i, row := range s.Wanted {
+		if row < 0 || int(row) >= rows {
+			return nil, fmt.Errorf("wanted row %d of %d", row, rows)
+		}
+		if s.Scale != nil && !(s.Scale[i] > 0) {
+			return nil, fmt.Errorf("scale %v of wanted row %d: it must be positive", s.Scale[i], row)
+		}
+	}
+	for i := range rows {
+		if err := r.checkRow(s, i); err != nil {
+			return nil, fmt.Errorf("row %d: %w", i, err)
+		}
+	}
+	return r.adapterRows(s.Adapters, rows, r.rank)
+}
+
+func (r *Runner) checkRow(s *Step, i int) error {
+	token, position, sequence := s.Tokens[i], s.Positions[i], s.Sequences[i]
+	switch {
+	case token < 0 || int(token) >= r.Vocab:
+		return fmt.Errorf("token %d: the model has %d", token, r.Vocab)
+	case position < 0 || int(position) >= r.Context:
+		return fmt.Errorf("position %d: this runner takes %d tokens a sequence", position, r.Context)
+	case sequence < 0 || int(sequence) >= len(s.Tables):
+		return fmt.Errorf("sequence %d of %d", sequence, len(s.Tables))
+	}
+	table, page := s.Tables[sequence], int(position)/PageSize
+	if page >= len(table) {
+		return fmt.Errorf("position %d lies beyond the %d pages of sequence %d", position, len(table), sequence)
+	}
+	if slot := table[page]*PageSize + position%PageSize; s.Slots[i] != slot {
+		return fmt.Errorf("slot %d: position %d of sequence %d lies in slot %d", s.Slots[i], position, sequence, slot)
+	}
+	return nil
+}
