@@ -30,6 +30,9 @@ type Config struct {
 	Sessions        int           // how many ended episodes keep their session, for episodes that go on from there; 0 = none
 	Limits          Limits
 	NoTwins         bool // do not execute twice where the environment is not deterministic
+	// Budget is the sandbox's time that one episode may use; what is beyond it is
+	// masked. 0 = unbounded.
+	Budget time.Duration
 }
 
 // Auditor judges rehearsed answers against executed ones. It is safe for

@@ -13,7 +13,9 @@ const (
 	CodeConflict       Code = "conflict"       // the state forbids it
 	CodeUnauthorized   Code = "unauthorized"   // no or wrong credentials
 	CodeForbidden      Code = "forbidden"      // credentials without the right
-	CodeLimit          Code = "limit"          // too large, too many, too fast
+	CodeLimit          Code = "limit"          // too large or too many
+	CodeUnprocessable  Code = "unprocessable"  // well formed, but what it says cannot be done; lists every fault
+	CodeBusy           Code = "busy"           // too much at once or too fast: the same again later
 	CodeInfrastructure Code = "infrastructure" // a server or a disk that we need does not answer
 	CodeInternal       Code = "internal"       // our own fault; its text never reaches a user of the web
 )

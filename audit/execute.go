@@ -180,16 +180,19 @@ func (at *Place) execute(ctx context.Context, action *Planned) (sighting, error)
 // pair, one that panics also what follows, for its world may be half written; the
 // error is only for a cancelled context.
 func (at *Place) observe(ctx context.Context, session Session, call Call) (sighting, error) {
-	timed, cancel := context.WithTimeout(ctx, at.auditor.config.CallTimeout)
-	defer cancel()
 	var observation Observation
-	err := contain("the sandbox", func() (err error) {
-		observation, err = session.Call(timed, call)
-		return err
+	err := at.meter.run(ctx, at.auditor.config.CallTimeout, func(ctx context.Context) error {
+		return contain("the sandbox", func() (err error) {
+			observation, err = session.Call(ctx, call)
+			return err
+		})
 	})
 	_, panicked := errors.AsType[*panicError](err)
 	switch {
 	case err == nil:
+	case errors.Is(err, errOverBudget):
+		at.stop(MaskOverBudget, err.Error())
+		return sighting{mask: MaskOverBudget, detail: err.Error()}, nil
 	case panicked:
 		at.stop(MaskSandboxFault, err.Error())
 		return sighting{mask: MaskSandboxFault, detail: err.Error()}, nil

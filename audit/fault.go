@@ -32,9 +32,9 @@ func FaultOf(err error) Fault {
 		return e.Fault
 	}
 	switch ErrorCode(err) {
-	case CodeInvalid, CodeNotFound, CodeConflict, CodeForbidden, CodeLimit:
+	case CodeInvalid, CodeNotFound, CodeConflict, CodeForbidden, CodeLimit, CodeUnprocessable:
 		return FaultPermanent
-	case CodeUnauthorized, CodeInfrastructure, CodeInternal:
+	case CodeUnauthorized, CodeInfrastructure, CodeInternal, CodeBusy:
 		return FaultTransient
 	}
 	return FaultTransient

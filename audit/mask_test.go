@@ -140,6 +140,7 @@ func maskings() []masking {
 			}
 			return ep
 		}, because: "more calls in one message than are audited"},
+		{reason: audit.MaskOverBudget, config: func(c *audit.Config, _ *faulty) { c.Budget = time.Nanosecond }, because: "a budget that is smaller than any call"},
 	}
 }
 

@@ -119,14 +119,24 @@ const (
 	MaskUnobservable        MaskReason = "state_unobservable"   // φ only: a write whose effect cannot be seen
 	MaskNotSampled          MaskReason = "not_sampled"          // π decided against it
 	MaskOverLimit           MaskReason = "over_limit"           // more calls in one message than are audited; Repeats counts them
+	MaskOverBudget          MaskReason = "over_budget"          // the sandbox seconds of the training step are used up
 )
 
-// MaskReasons lists every reason in a stable order.
+// The reasons for which a reward has no number although its pair may have one.
+const (
+	MaskHeldOut      MaskReason = "held_out"      // a tool whose rewards are withheld, so that fidelity on it stays a fair measure
+	MaskCanary       MaskReason = "canary"        // a call of the canary battery: must never be trained on
+	MaskNotRehearsal MaskReason = "not_rehearsal" // an ACT output
+	MaskCascaded     MaskReason = "cascaded"      // the two worlds had forked before: no single answer to blame
+	MaskConflict     MaskReason = "conflict"      // another output was paid at this place already
+)
+
+// MaskReasons lists every reason of a verdict in a stable order.
 func MaskReasons() []MaskReason {
 	return []MaskReason{
 		MaskSandboxFault, MaskSandboxUnknown, MaskSandboxUnavailable, MaskRehearseUnavailable,
 		MaskReferenceInvalid, MaskKnownDefect, MaskTransient, MaskHistory, MaskUnrepresentable,
-		MaskOversize, MaskCapture, MaskUnobservable, MaskNotSampled, MaskOverLimit,
+		MaskOversize, MaskCapture, MaskUnobservable, MaskNotSampled, MaskOverLimit, MaskOverBudget,
 	}
 }
 
@@ -137,7 +147,8 @@ func (r MaskReason) Infrastructure() bool {
 	case MaskSandboxFault, MaskSandboxUnknown, MaskSandboxUnavailable, MaskRehearseUnavailable:
 		return true
 	case MaskReferenceInvalid, MaskKnownDefect, MaskTransient, MaskHistory, MaskUnrepresentable,
-		MaskOversize, MaskCapture, MaskUnobservable, MaskNotSampled, MaskOverLimit:
+		MaskOversize, MaskCapture, MaskUnobservable, MaskNotSampled, MaskOverLimit, MaskOverBudget,
+		MaskHeldOut, MaskCanary, MaskNotRehearsal, MaskCascaded, MaskConflict:
 		return false
 	}
 	return false

@@ -17,9 +17,11 @@ import (
 type Place struct {
 	auditor *Auditor
 	episode *Episode
+	env     Environment // nil: there is none, or it does not answer
 	rules   *Rules
 	info    EnvironmentInfo
 	tools   []Tool
+	meter   *meter // of the sandbox's time; nil = unbounded
 
 	policy    Digest
 	prompt    Digest  // of actions without messages of their own
@@ -54,6 +56,19 @@ type sighting struct {
 
 // open brings an episode's place to its first action.
 func (a *Auditor) open(ctx context.Context, ep *Episode, steps []Planned) (*Place, error) {
+	at, err := a.place(ctx, ep)
+	if err != nil || at.env == nil || at.mask != "" {
+		return at, err
+	}
+	if err := at.openSessions(ctx, steps); err != nil {
+		at.close()
+		return at.unavailable(ctx, ep.Environment, err)
+	}
+	return at, nil
+}
+
+// place is where an episode begins, before any session is open.
+func (a *Auditor) place(ctx context.Context, ep *Episode) (*Place, error) {
 	initial, err := startDigest(ep.Start)
 	if err != nil {
 		return nil, err
@@ -61,6 +76,9 @@ func (a *Auditor) open(ctx context.Context, ep *Episode, steps []Planned) (*Plac
 	at := &Place{
 		auditor: a, episode: ep, ids: &diff.Bijection{}, held: true,
 		policy: policyDigest(ep), prompt: promptDigest(ep, nil), initial: initial,
+	}
+	if a.config.Budget > 0 {
+		at.meter = newMeter(a.config.Budget)
 	}
 	if ep.Environment == "" {
 		at.rules = a.rulesOf("")
@@ -78,10 +96,7 @@ func (a *Auditor) open(ctx context.Context, ep *Episode, steps []Planned) (*Plac
 	if at.tools, err = env.Tools(ctx); err != nil {
 		return at.unavailable(ctx, ep.Environment, err)
 	}
-	if err := at.openSessions(ctx, env, steps); err != nil {
-		at.close()
-		return at.unavailable(ctx, ep.Environment, err)
-	}
+	at.env = env
 	return at, nil
 }
 
@@ -89,9 +104,9 @@ func (a *Auditor) open(ctx context.Context, ep *Episode, steps []Planned) (*Plac
 // caller's fault (an unknown name, an impossible start) stays an error.
 func (at *Place) unavailable(ctx context.Context, name string, err error) (*Place, error) {
 	switch ErrorCode(err) {
-	case CodeInvalid, CodeNotFound, CodeConflict, CodeLimit:
+	case CodeInvalid, CodeNotFound, CodeConflict, CodeLimit, CodeUnprocessable:
 		return nil, err
-	case CodeUnauthorized, CodeForbidden, CodeInfrastructure, CodeInternal:
+	case CodeUnauthorized, CodeForbidden, CodeInfrastructure, CodeInternal, CodeBusy:
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -106,8 +121,8 @@ func (at *Place) unavailable(ctx context.Context, name string, err error) (*Plac
 }
 
 // openSessions resumes a kept session of the same prefix, or opens new ones.
-func (at *Place) openSessions(ctx context.Context, env Environment, steps []Planned) error {
-	start := at.episode.Start
+func (at *Place) openSessions(ctx context.Context, steps []Planned) error {
+	env, start := at.env, at.episode.Start
 	shared := start.Shared != ""
 	if shared {
 		start.Shared += "#" + strconv.FormatInt(at.auditor.sessions.shares.Add(1), 10) // two audits of one episode must not meet

@@ -21,7 +21,8 @@ const (
 type Reward struct {
 	Status       RewardStatus `json:"status"`
 	Reason       MaskReason   `json:"reason,omitempty"` // of a masked reward
-	Key          Digest       `json:"key"`
+	ID           Digest       `json:"id,omitzero"`      // of the payee: (run, policy, checkpoint, episode, step, sample, attempt)
+	Key          Digest       `json:"key"`              // of the pair: the audit's id
 	Episode      string       `json:"episode"`
 	Step         int          `json:"step"`
 	Sample       int          `json:"sample"`
@@ -29,13 +30,15 @@ type Reward struct {
 	Checkpoint   int64        `json:"checkpoint"`
 	Tool         string       `json:"tool"`
 	Real         Outcome      `json:"real,omitzero"`
+	Class        RewardClass  `json:"class,omitempty"` // how the answer differs; "" when masked
 	Severity     Severity     `json:"severity"`
 	Evidence     Evidence     `json:"evidence,omitempty"`
 	Phi          *float64     `json:"phi"` // in [0,1]; null when masked
 	Components   *Components  `json:"components,omitempty"`
 	Baseline     float64      `json:"baseline"`
 	Version      int64        `json:"baseline_version"` // the training step whose baselines these are
-	Weight       float64      `json:"weight"`           // min(1/π, 10)
+	Weight       float64      `json:"weight"`           // min(1/π, 10); 0 when nothing was audited
+	Inclusion    float64      `json:"inclusion"`        // π
 	Term         float64      `json:"term"`             // clip(φ − baseline, −1, 1)·weight; 0 when masked
 	FalseSuccess bool         `json:"false_success"`    // mask the task reward of later steps of both roles
 	Repeated     bool         `json:"repeated"`         // paid before: the same reward again, to be applied once
@@ -154,7 +157,7 @@ func RewardOf(pair *Pair, baselines *Baselines) Reward {
 		Key: pair.Key, Episode: pair.Episode, Step: pair.Action.Step, Sample: pair.Action.Sample,
 		Attempt: pair.Action.Attempt, Checkpoint: pair.Checkpoint, Tool: pair.Action.Call.Tool,
 		Real: v.Real, Severity: v.Severity, Evidence: v.Evidence,
-		Version: baselines.Version(), Weight: InclusionWeight(pair.Action.Inclusion),
+		Version: baselines.Version(), Inclusion: unit(pair.Action.Inclusion),
 		FalseSuccess: v.FalseSuccess && v.Scored(),
 	}
 	if v.Scored() {
@@ -163,12 +166,12 @@ func RewardOf(pair *Pair, baselines *Baselines) Reward {
 	if !v.Scored() || v.Scores.Phi == nil || !finite(*v.Scores.Phi) {
 		return r
 	}
-	r.Status, r.Reason = RewardScored, ""
+	r.Status, r.Reason, r.Class = RewardScored, "", classOf(v)
 	components := componentsOf(v, pair.writes())
 	r.Components = &components
 	phi := unit(*v.Scores.Phi)
 	r.Phi = &phi
-	r.Baseline = baselines.Of(r.Tool, v.Real)
+	r.Baseline, r.Weight = baselines.Of(r.Tool, v.Real), InclusionWeight(pair.Action.Inclusion)
 	r.Term = clip(phi-r.Baseline, -1, 1) * r.Weight
 	return r
 }

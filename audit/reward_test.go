@@ -73,8 +73,8 @@ func TestRewardIsAlwaysFinite(t *testing.T) {
 		if r.Components != nil && math.IsNaN(r.Components.Phi()) {
 			t.Fatalf("components %+v", *r.Components)
 		}
-		if r.Weight < 1 || r.Weight > 10 {
-			t.Fatalf("weight = %v, want it in [1, 10]", r.Weight)
+		if scored := r.Status == audit.RewardScored; scored != (r.Weight >= 1) || r.Weight > 10 || !scored && r.Weight != 0 {
+			t.Fatalf("%s with weight %v, want it in [1, 10], and 0 when masked", r.Status, r.Weight)
 		}
 		if math.Abs(r.Term) > r.Weight {
 			t.Fatalf("term %v exceeds the weight %v", r.Term, r.Weight)

@@ -25,6 +25,10 @@ func statusOf(code audit.Code) int {
 		return http.StatusForbidden
 	case audit.CodeLimit:
 		return http.StatusRequestEntityTooLarge
+	case audit.CodeUnprocessable:
+		return http.StatusUnprocessableEntity
+	case audit.CodeBusy:
+		return http.StatusTooManyRequests
 	case audit.CodeInfrastructure:
 		return http.StatusServiceUnavailable
 	case audit.CodeInternal:

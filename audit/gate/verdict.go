@@ -34,9 +34,9 @@ const (
 func ExitCode(v *Verdict, err error) int {
 	if err != nil {
 		switch audit.ErrorCode(err) {
-		case audit.CodeInvalid, audit.CodeNotFound, audit.CodeConflict, audit.CodeLimit:
+		case audit.CodeInvalid, audit.CodeNotFound, audit.CodeConflict, audit.CodeLimit, audit.CodeUnprocessable:
 			return ExitUsage
-		case audit.CodeUnauthorized, audit.CodeForbidden, audit.CodeInfrastructure, audit.CodeInternal:
+		case audit.CodeUnauthorized, audit.CodeForbidden, audit.CodeInfrastructure, audit.CodeInternal, audit.CodeBusy:
 			return ExitInfrastructure
 		}
 		return ExitInfrastructure

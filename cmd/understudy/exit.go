@@ -34,9 +34,9 @@ func exitStatus(err error) int {
 		return gate.status
 	}
 	switch audit.ErrorCode(err) {
-	case audit.CodeInvalid, audit.CodeNotFound, audit.CodeConflict, audit.CodeLimit:
+	case audit.CodeInvalid, audit.CodeNotFound, audit.CodeConflict, audit.CodeLimit, audit.CodeUnprocessable:
 		return exitUsage
-	case audit.CodeInfrastructure, audit.CodeUnauthorized, audit.CodeForbidden, audit.CodeInternal:
+	case audit.CodeInfrastructure, audit.CodeUnauthorized, audit.CodeForbidden, audit.CodeInternal, audit.CodeBusy:
 		return exitInfrastructure
 	}
 	return exitInfrastructure
