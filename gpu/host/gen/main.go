@@ -1,0 +1,41 @@
+// Command gen writes the Go assembler of package host: the same kernels for AVX-512 and
+// for AVX2, from one description each. Go's compiler has no vector type that would keep a
+// register tile in registers (design of the host device: doc.go of package host).
+//
+// Run it with go generate ./gpu/host. Its test fails when a committed file differs from
+// what it writes.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+func main() {
+	for name, text := range generate() {
+		if err := os.WriteFile(filepath.Clean(name), text, 0o644); err != nil {
+			fmt.Fprintln(os.Stderr, "gen:", err)
+			os.Exit(1)
+		}
+	}
+}
+
+// generate returns every file by its name in package host's folder.
+func generate() map[string][]byte {
+	files := map[string][]byte{}
+	stubs := &stubs{}
+	for _, s := range []isa{avx512(), avx2()} {
+		for _, t := range s.tiles {
+			a := newAsm()
+			for rows := 1; rows <= s.rows; rows++ {
+				stubs.add(a.tile(s, t, rows), tileParams)
+			}
+			files[fmt.Sprintf("tile_%s_%s_amd64.s", s.name, strings.ToLower(t.name))] = a.bytes()
+			stubs.table(s, t)
+		}
+	}
+	files["stubs_amd64.go"] = stubs.bytes()
+	return files
+}

@@ -1,0 +1,64 @@
+package host
+
+import "unsafe"
+
+// tileFunc computes C (m,nr) = or += A (m,k) · B (k,nr) for one height m. Strides are in
+// bytes: A's element (i,p) is at a+i*rs+p*cs, B's row p at b+p*ldb, C's row i at c+i*ldc; C
+// is read only if load is not 0. An element is one chain over p = 0..k-1.
+type tileFunc func(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+
+// kernels are the inner loops for one instruction set.
+type kernels struct {
+	name  string
+	rows  int        // height of the tallest tile
+	width int        // columns of a tile and of a packed panel
+	f32   []tileFunc // [m] is the tile of height m, B in float32
+	bf16  []tileFunc // B in packed bfloat16
+	half  []tileFunc // B in float32, 16 columns: a chunk of keys
+}
+
+// chunk is the columns of a half tile.
+const chunk = 16
+
+// goKernels is plain Go. It rounds after every product, where the others fuse.
+func goKernels() kernels {
+	const rows = 4
+	k := kernels{name: "go", rows: rows, width: chunk}
+	for m := range rows + 1 {
+		f32 := func(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int) {
+			for i := range m {
+				tileRow(k, unsafe.Add(unsafe.Pointer(a), i*rs), cs, b, ldb, row16(unsafe.Add(unsafe.Pointer(c), i*ldc)), load)
+			}
+		}
+		k.f32 = append(k.f32, f32)
+		k.bf16 = append(k.bf16, func(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int) {
+			wide := make([]float32, max(1, k*chunk))
+			for p := range k {
+				packed := (*[chunk]uint16)(unsafe.Add(b, p*ldb))
+				for j := range chunk {
+					wide[p*chunk+j] = fromBF16(packed[2*(j%(chunk/2))+j/(chunk/2)])
+				}
+			}
+			f32(k, a, rs, cs, unsafe.Pointer(&wide[0]), 4*chunk, c, ldc, load)
+		})
+	}
+	k.half = k.f32
+	return k
+}
+
+func row16(p unsafe.Pointer) *[chunk]float32 { return (*[chunk]float32)(p) }
+
+// tileRow is one row of a tile.
+func tileRow(k int, a unsafe.Pointer, cs int, b unsafe.Pointer, ldb int, c *[chunk]float32, load int) {
+	var sum [chunk]float32
+	if load != 0 {
+		sum = *c
+	}
+	for p := range k {
+		x := *(*float32)(unsafe.Add(a, p*cs))
+		for j, y := range row16(unsafe.Add(b, p*ldb)) {
+			sum[j] += float32(x * y)
+		}
+	}
+	*c = sum
+}

@@ -1,0 +1,158 @@
+package host
+
+import (
+	"math"
+	"unsafe"
+
+	"understudy/gpu"
+)
+
+// matrix is a row-major matrix as it lies in memory.
+type matrix struct {
+	kind       gpu.DType // F32, BF16 or F16
+	f32        []float32 // F32
+	f16        []uint16  // BF16, F16
+	rows, cols int
+}
+
+// operand is matrix B (k,n) of a product C = A·B, given out in panels: columns
+// j·width..j·width+width-1, row after row, missing columns zero. A panel of bfloat16 stays
+// bfloat16, its halves interleaved (kernel.go); everything else is float32.
+type operand struct {
+	matrix
+	transposed bool // the matrix is (n,k), as weights are
+	width      int
+	packed     []float32 // all panels, or nil: a block is packed when it is asked for
+}
+
+func (b operand) k() int {
+	if b.transposed {
+		return b.cols
+	}
+	return b.rows
+}
+
+func (b operand) n() int {
+	if b.transposed {
+		return b.rows
+	}
+	return b.cols
+}
+
+// panels is the number of panels.
+func (b operand) panels() int { return (b.n() + b.width - 1) / b.width }
+
+// bf16 reports whether panels hold bfloat16.
+func (b operand) bf16() bool { return b.kind == gpu.BF16 }
+
+// stride is the float32 words of a panel's row.
+func (b operand) stride() int {
+	if b.bf16() {
+		return b.width / 2
+	}
+	return b.width
+}
+
+// pack lays all panels out once.
+func (b *operand) pack(p *pool) {
+	k, stride := b.k(), b.stride()
+	packed := make([]float32, b.panels()*k*stride)
+	p.run(b.panels(), func(_ *worker, j int) {
+		b.packBlock(packed[j*k*stride:(j+1)*k*stride], j, 0, k)
+	})
+	b.packed = packed
+}
+
+// block is rows p0..p0+kc-1 of panel j; scratch has room for them.
+func (b operand) block(j, p0, kc int, scratch []float32) unsafe.Pointer {
+	if b.packed != nil {
+		return unsafe.Pointer(&b.packed[(j*b.k()+p0)*b.stride()])
+	}
+	b.packBlock(scratch[:kc*b.stride()], j, p0, kc)
+	return unsafe.Pointer(&scratch[0])
+}
+
+// packBlock writes rows p0..p0+kc-1 of panel j.
+func (b operand) packBlock(dst []float32, j, p0, kc int) {
+	if kc == 0 {
+		return
+	}
+	n0 := j * b.width
+	n := min(b.width, b.n()-n0)
+	if n < b.width {
+		clear(dst)
+	}
+	switch b.kind {
+	case gpu.BF16:
+		b.packBF16(unsafe.Slice((*uint16)(unsafe.Pointer(&dst[0])), 2*len(dst)), n0, n, p0, kc)
+	case gpu.F16:
+		b.packF16(dst, n0, n, p0, kc)
+	case gpu.F32, gpu.I32:
+		b.packF32(dst, n0, n, p0, kc)
+	}
+}
+
+func (b operand) packF32(dst []float32, n0, n, p0, kc int) {
+	if !b.transposed {
+		for p := range kc {
+			from := (p0+p)*b.cols + n0
+			copy(dst[p*b.width:], b.f32[from:from+n])
+		}
+		return
+	}
+	for j := range n {
+		from := (n0+j)*b.cols + p0
+		for p, x := range b.f32[from : from+kc] {
+			dst[p*b.width+j] = x
+		}
+	}
+}
+
+func (b operand) packF16(dst []float32, n0, n, p0, kc int) {
+	for j := range n {
+		for p := range kc {
+			dst[p*b.width+j] = fromF16(b.f16[b.at(p0+p, n0+j)])
+		}
+	}
+}
+
+func (b operand) packBF16(dst []uint16, n0, n, p0, kc int) {
+	half := b.width / 2
+	for j := range n {
+		to := 2*(j%half) + j/half
+		if b.transposed {
+			from := (n0+j)*b.cols + p0
+			for p, x := range b.f16[from : from+kc] {
+				dst[p*b.width+to] = x
+			}
+			continue
+		}
+		for p := range kc {
+			dst[p*b.width+to] = b.f16[(p0+p)*b.cols+n0+j]
+		}
+	}
+}
+
+// at is the index of B's element (p,j).
+func (b operand) at(p, j int) int {
+	if b.transposed {
+		return j*b.cols + p
+	}
+	return p*b.cols + j
+}
+
+func fromBF16(x uint16) float32 { return math.Float32frombits(uint32(x) << 16) }
+
+// fromF16 widens an IEEE 754 half.
+func fromF16(x uint16) float32 {
+	sign := uint32(x&0x8000) << 16
+	exponent, fraction := uint32(x>>10&31), uint32(x&0x3ff)
+	switch exponent {
+	case 0: // zero or subnormal: fraction · 2⁻²⁴
+		return math.Float32frombits(sign | math.Float32bits(float32(fraction)*0x1p-24))
+	case 31:
+		return math.Float32frombits(sign | 0x7f800000 | fraction<<13)
+	default:
+		return math.Float32frombits(sign | (exponent+112)<<23 | fraction<<13)
+	}
+}

@@ -1,0 +1,177 @@
+package host
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"understudy/gpu"
+)
+
+func random(n int, seed uint64) []float32 {
+	r := rand.New(rand.NewPCG(seed, 1))
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = r.Float32()*2 - 1
+	}
+	return x
+}
+
+// orientation is how the two factors of a product lie in memory.
+type orientation struct {
+	name    string
+	a, b    bool // transposed
+	kind    gpu.DType
+	prepack bool
+	reason  string
+}
+
+func orientations() []orientation {
+	return []orientation{
+		{"NN", false, false, gpu.F32, false, "gradient of the rows"},
+		{"NT", false, true, gpu.F32, false, "forward"},
+		{"TN", true, false, gpu.F32, false, "gradient of a weight"},
+		{"NT packed", false, true, gpu.F32, true, "forward, few rows"},
+		{"NN bf16", false, false, gpu.BF16, false, "gradient of the rows, frozen weights"},
+		{"NT bf16", false, true, gpu.BF16, false, "forward of stored weights"},
+		{"NT bf16 packed", false, true, gpu.BF16, true, "decode of stored weights"},
+		{"NT f16", false, true, gpu.F16, false, "forward of stored weights"},
+	}
+}
+
+// newProduct makes a product of random factors and the same product in float64.
+func newProduct(d *Device, o orientation, m, n, k int, add bool) (x product, want, size []float64) {
+	a, b := random(m*k, 1), random(n*k, 2)
+	x = product{m: m, n: n, k: k, a: a, rs: k, cs: 1, c: random(m*n, 3), ldc: n, add: add}
+	if o.a {
+		x.rs, x.cs = 1, m
+	}
+	x.b = operand{matrix: matrix{kind: o.kind, f32: b, rows: k, cols: n}, transposed: o.b, width: d.k.width}
+	if o.b {
+		x.b.rows, x.b.cols = n, k
+	}
+	if o.kind != gpu.F32 {
+		x.b.f16 = make([]uint16, len(b))
+		for i, v := range b {
+			bits := math.Float32bits(v)
+			if o.kind == gpu.BF16 {
+				x.b.f16[i] = uint16(bits >> 16)
+				b[i] = fromBF16(x.b.f16[i])
+				continue
+			}
+			x.b.f16[i] = uint16(bits>>16&0x8000) | uint16(10+i%5)<<10 | uint16(i*37%1024)
+			b[i] = fromF16(x.b.f16[i])
+		}
+	}
+	if o.prepack {
+		x.b.pack(d.pool)
+	}
+	want, size = make([]float64, m*n), make([]float64, m*n)
+	for i := range m {
+		for j := range n {
+			if add {
+				want[i*n+j] = float64(x.c[i*n+j])
+				size[i*n+j] = math.Abs(want[i*n+j])
+			}
+			for p := range k {
+				v := float64(a[i*x.rs+p*x.cs]) * float64(b[x.b.at(p, j)])
+				want[i*n+j] += v
+				size[i*n+j] += math.Abs(v)
+			}
+		}
+	}
+	return x, want, size
+}
+
+// Every orientation on every kind of kernel, at sizes around the edges of tiles and blocks,
+// is within about sqrt(k) roundings of the product in float64.
+func TestProduct(t *testing.T) {
+	t.Parallel()
+	sizes := [][3]int{{1, 1, 1}, {5, 7, 300}, {13, 33, 257}, {64, 100, 17}, {25, 64, 256}, {3, 5, 0}}
+	for _, name := range Kernels() {
+		for _, threads := range []int{1, 3} {
+			d := newDevice(t, name, threads)
+			for _, o := range orientations() {
+				for _, s := range sizes {
+					for _, add := range []bool{false, true} {
+						x, want, size := newProduct(d, o, s[0], s[1], s[2], add)
+						d.multiply(x)
+						for i := range want {
+							bound := 0x1p-24 * size[i] * (2*math.Sqrt(float64(s[2])) + 2)
+							if got := float64(x.c[i]); math.Abs(got-want[i]) > bound {
+								t.Fatalf("%s %s %v add=%v [%d] = %g, want %g ± %g (%s)",
+									d.Name(), o.name, s, add, i, got, want[i], bound, o.reason)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// A row has the same bits alone, in a batch of any height, on any number of threads, with
+// weights packed or not.
+func TestProductRowAlone(t *testing.T) {
+	t.Parallel()
+	const n, k = 70, 600
+	for _, name := range Kernels() {
+		for _, o := range orientations()[1:4:4] {
+			for _, m := range []int{2, 5, 12, 13, 16, 31, 50} {
+				x, _, _ := newProduct(newDevice(t, name, 3), o, m, n, k, true)
+				want := slices.Clone(x.c)
+				alone := newDevice(t, name, 1)
+				for i := range m {
+					one := x
+					one.m, one.a, one.c, one.b.packed = 1, x.a[i*x.rs:], want[i*n:(i+1)*n], nil
+					alone.multiply(one)
+				}
+				newDevice(t, name, 3).multiply(x)
+				if !slices.Equal(x.c, want) {
+					t.Errorf("%s %s: rows of a batch of %d differ from the rows alone", name, o.name, m)
+				}
+			}
+		}
+	}
+}
+
+func newDevice(tb testing.TB, name string, threads int) *Device {
+	tb.Helper()
+	d, err := New(Options{Kernels: name, Threads: threads})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(d.Close)
+	return d
+}
+
+// BenchmarkProduct is the rate of the products of a training step and of a decode.
+func BenchmarkProduct(b *testing.B) {
+	for _, s := range [][3]int{{512, 512, 512}, {1024, 1024, 1024}, {16, 2048, 2048}, {1, 2048, 2048}} {
+		for _, o := range orientations() {
+			b.Run(fmt.Sprintf("%dx%dx%d/%s", s[0], s[1], s[2], o.name), func(b *testing.B) {
+				d := newDevice(b, "", 1)
+				x := product{m: s[0], n: s[1], k: s[2], a: random(s[0]*s[2], 1), rs: s[2], cs: 1}
+				x.c, x.ldc = make([]float32, s[0]*s[1]), s[1]
+				x.b = operand{matrix: matrix{kind: o.kind, f32: random(s[1]*s[2], 2), rows: s[2], cols: s[1]}, width: d.k.width}
+				x.b.f16, x.b.transposed = make([]uint16, s[1]*s[2]), o.b
+				if o.a {
+					x.rs, x.cs = 1, s[0]
+				}
+				if o.b {
+					x.b.rows, x.b.cols = s[1], s[2]
+				}
+				if o.prepack {
+					x.b.pack(d.pool)
+				}
+				for b.Loop() {
+					d.multiply(x)
+				}
+				flops := 2 * float64(s[0]) * float64(s[1]) * float64(s[2]) * float64(b.N)
+				b.ReportMetric(flops/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+			})
+		}
+	}
+}
