@@ -10,15 +10,16 @@ import (
 // Figures are the fidelity of one cell: never one mean alone (design.md 5).
 type Figures struct {
 	Cell
-	Pairs    int                           `json:"pairs"`    // scored, masked and cascaded
-	Calls    int                           `json:"calls"`    // with the repeats that pairs stand for
-	Scored   int                           `json:"scored"`   // with numbers, before the fork
-	Cascaded int                           `json:"cascaded"` // after it
-	Masked   map[MaskReason]int            `json:"masked,omitempty"`
-	Ladder   [Severities]int               `json:"ladder"`             // scored pairs by severity
-	Matrix   map[string]map[string]float64 `json:"matrix,omitempty"`   // real outcome × rehearsed, weighted by 1/π
-	Survival []stat.SurvivalPoint          `json:"survival,omitempty"` // of cells without a tool
-	Values   []Value                       `json:"values"`
+	Pairs       int                           `json:"pairs"`    // scored, masked and cascaded
+	Calls       int                           `json:"calls"`    // with the repeats that pairs stand for
+	Scored      int                           `json:"scored"`   // with numbers, before the fork
+	Cascaded    int                           `json:"cascaded"` // after it
+	Masked      map[MaskReason]int            `json:"masked,omitempty"`
+	Ladder      [Severities]int               `json:"ladder"`                // scored pairs by severity
+	Matrix      map[string]map[string]float64 `json:"matrix,omitempty"`      // real outcome × rehearsed, weighted by 1/π
+	Survival    []stat.SurvivalPoint          `json:"survival,omitempty"`    // of cells without a tool
+	Calibration *Calibration                  `json:"calibration,omitempty"` // where rehearsals state a confidence
+	Values      []Value                       `json:"values"`
 }
 
 // Value is one figure with its interval, n, n_eff and formula.
@@ -244,6 +245,7 @@ func (f *figuring) calibration() {
 	if len(forecasts) == 0 {
 		return
 	}
+	f.out.Calibration = NewCalibration(f.groups)
 	f.mean(CountBrier)
 	f.add("calibration_error", stat.DebiasedCalibration(forecasts, 0, f.resample))
 	f.add("confidence_auc", stat.AUC(forecasts, f.resample.Confidence))
