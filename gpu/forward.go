@@ -67,9 +67,8 @@ func (f *forward) queryKeyValue(l int, a *layerActs) {
 	f.dev.RoPE(a.kr, f.rope, f.positions, f.D, false)
 }
 
-// outputAndMLP goes from what attention gathered to y, the residual that leaves
-// the layer; y may be a.x.
-func (f *forward) outputAndMLP(l int, a *layerActs, y Buffer) {
+// outputAndGates goes from what attention gathered to the MLP's hidden values.
+func (f *forward) outputAndGates(l int, a *layerActs) {
 	branch := f.branch.Slice(0, a.x.Len)
 	f.project(branch, a.att, l, projO)
 	f.dev.Add(a.mid, a.x, branch)
@@ -77,6 +76,12 @@ func (f *forward) outputAndMLP(l int, a *layerActs, y Buffer) {
 	f.project(a.gate, a.n2, l, projGate)
 	f.project(a.up, a.n2, l, projUp)
 	f.dev.SwiGLU(a.h, a.gate, a.up)
+}
+
+// down goes from the hidden values to y, the residual that leaves the layer; y
+// may be a.x.
+func (f *forward) down(l int, a *layerActs, y Buffer) {
+	branch := f.branch.Slice(0, a.x.Len)
 	f.project(branch, a.h, l, projDown)
 	f.dev.Add(y, a.mid, branch)
 }

@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"strings"
+
+	"understudy/gpu/safetensors"
 )
 
 // initDeviation is the standard deviation of random weights (initializer_range
@@ -197,6 +199,7 @@ type Model struct {
 	head     Weight // (V,C)
 	proj     [][projections]Weight
 	adapters []*Adapter
+	file     *safetensors.File // that Params point into; nil when they are trainable
 }
 
 // Device is where the model lives.

@@ -104,7 +104,8 @@ func (r *Runner) Step(s *Step, out *Logits) error {
 			Heads: r.Heads, Scale: r.attentionScale(), Out: a.att, Q: a.qr, K: r.keys[l], V: r.values[l],
 			Tables: r.tables, P: r.pagesPerSequence(), Sequences: r.sequences.Slice(0, rows), Positions: r.positions,
 		})
-		r.outputAndMLP(l, &a, a.x)
+		r.outputAndGates(l, &a)
+		r.down(l, &a, a.x)
 	}
 	return r.logits(a.x, len(s.Wanted), out)
 }
