@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -36,6 +38,18 @@ func (v Value) MarshalJSON() ([]byte, error) {
 	}
 	head := append([]byte(`{"name":`), appendJSONString(nil, v.Name)...)
 	return append(append(head, ','), inner[1:]...), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (v *Value) UnmarshalJSON(text []byte) error {
+	var named struct {
+		Name string `json:"name"`
+	}
+	if err := json.Unmarshal(text, &named); err != nil {
+		return fmt.Errorf("figure: %w", err)
+	}
+	v.Name = named.Name
+	return v.Estimate.UnmarshalJSON(text)
 }
 
 // Value finds a figure by name; one that the cell lacks is not defined.
@@ -84,6 +98,7 @@ func (t *Tally) FiguresOf(cell Cell, seed uint64) Figures {
 // figuring computes one cell's figures.
 type figuring struct {
 	groups   map[string]Counters
+	coarse   map[string]Counters // the same for resampling
 	sum      Counters
 	resample stat.Resample
 	out      Figures
@@ -91,7 +106,7 @@ type figuring struct {
 
 func figuresOf(cell Cell, groups map[string]Counters, seed uint64) Figures {
 	f := figuring{
-		groups: groups, sum: make(Counters), out: Figures{Cell: cell},
+		groups: groups, coarse: coarsen(groups), sum: make(Counters), out: Figures{Cell: cell},
 		resample: stat.Resample{Replicates: 400, Confidence: .95, Seed: seed},
 	}
 	for _, group := range sortedKeys(groups) {
@@ -135,13 +150,12 @@ func (f *figuring) add(name string, e stat.Estimate) {
 // figure bounds a rate by Wilson on n/deff, and a mean of scores by resampling
 // prompt groups.
 func (f *figuring) figure(figure Figure) {
-	data := clusters(f.groups, Counter(figure))
 	switch figure {
 	case FigureValidity, FigureFSR, FigurePhantomSuccess, FigureFalseError, FigureErrorFamily, FigureOutcome,
 		FigureExact, FigurePhantomWrite, FigureSilentWrite, FigureMaterial:
 		f.rate(string(figure), Counter(figure))
 	case FigureShape, FigureLeafF1, FigureIDIntegrity, FigureEffectPrecision, FigureEffectRecall, FigureEffectF1, FigurePhi:
-		f.add(string(figure), stat.BootstrapMean(data, f.resample))
+		f.add(string(figure), stat.BootstrapMean(clusters(f.coarse, Counter(figure)), f.resample))
 	}
 }
 
@@ -150,7 +164,7 @@ func (f *figuring) rate(name string, counter Counter) {
 }
 
 func (f *figuring) mean(counter Counter) {
-	if data := clusters(f.groups, counter); len(data) > 0 {
+	if data := clusters(f.coarse, counter); len(data) > 0 {
 		f.add(string(counter), stat.BootstrapMean(data, f.resample))
 	}
 }
@@ -172,10 +186,10 @@ func (f *figuring) confusion() {
 	}
 	f.out.Matrix = make(map[string]map[string]float64)
 	var whole, families []stat.Confusion
-	for _, group := range sortedKeys(f.groups) {
+	for _, group := range sortedKeys(f.coarse) {
 		all, both := stat.NewConfusion(len(labels)), stat.NewConfusion(len(labels))
 		counted := false
-		for name, c := range f.groups[group] {
+		for name, c := range f.coarse[group] {
 			r, h, ok := confusionOf(name)
 			if !ok {
 				continue

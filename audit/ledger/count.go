@@ -99,6 +99,7 @@ type counts struct {
 	cells   map[cellKey]*cellSums
 	leaves  map[leafKey]*leafSums
 	members int
+	masked  int // of the members
 }
 
 func newCounts() *counts {
@@ -109,6 +110,9 @@ func (c *counts) add(m member) {
 	c.members++
 	c.addCounters(m)
 	c.addCell(m)
+	if m.masked != "" {
+		c.masked++
+	}
 	if m.pair.Verdict.Scored() {
 		c.addOutcome(m)
 		c.addAnswer(m)

@@ -28,6 +28,7 @@ func (l *Ledger) settle(ctx context.Context, tx pgx.Tx, c *commitment) error {
 		return err
 	}
 	if sums.members > 0 {
+		batch.Queue(moveProgress, c.run, sums.members, sums.masked)
 		// Last, because many commits of a run meet in these few rows: they are
 		// locked for the length of a COMMIT only.
 		queueLeaves(batch, c.run, sums)

@@ -18,11 +18,20 @@ func (l *Ledger) Tally(ctx context.Context, run string) (*audit.Tally, error) {
 	if err != nil {
 		return nil, err
 	}
+	return l.tally(ctx, l.pool, id)
+}
+
+// querier is the pool, or one transaction's snapshot.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+func (l *Ledger) tally(ctx context.Context, from querier, id int32) (*audit.Tally, error) {
 	tally := audit.NewTally()
-	for _, read := range []func(context.Context, int32, *audit.Tally) error{
-		l.tallyFigures, l.tallyOutcomes, l.tallyCounters, l.tallyEpisodes,
+	for _, read := range []func(context.Context, querier, int32, *audit.Tally) error{
+		l.tallyFigures, tallyOutcomes, tallyCounters, tallyEpisodes,
 	} {
-		if err := read(ctx, id, tally); err != nil {
+		if err := read(ctx, from, id, tally); err != nil {
 			return nil, err
 		}
 	}
@@ -50,8 +59,8 @@ func (k *tallyKey) cell() audit.Cell {
 	return audit.Cell{Environment: k.environment, Version: k.version, Tool: k.tool, Mode: audit.Mode(k.mode), Split: split}
 }
 
-func (l *Ledger) tallyFigures(ctx context.Context, run int32, tally *audit.Tally) error {
-	rows, err := l.pool.Query(ctx, `SELECT environment, version, tool, mode, success, prompt_group, `+l.rollup.sums+` FROM rollup WHERE run = $1`, run)
+func (l *Ledger) tallyFigures(ctx context.Context, from querier, run int32, tally *audit.Tally) error {
+	rows, err := from.Query(ctx, `SELECT environment, version, tool, mode, success, prompt_group, `+l.rollup.sums+` FROM rollup WHERE run = $1`, run)
 	if err != nil {
 		return fmt.Errorf("read rollups: %w", err)
 	}
@@ -81,8 +90,8 @@ func (l *Ledger) tallyFigures(ctx context.Context, run int32, tally *audit.Tally
 
 // tallyOutcomes reads what is counted and not averaged: outcomes, severities,
 // masks and the shares of what could not be judged well.
-func (l *Ledger) tallyOutcomes(ctx context.Context, run int32, tally *audit.Tally) error {
-	rows, err := l.pool.Query(ctx, `
+func tallyOutcomes(ctx context.Context, from querier, run int32, tally *audit.Tally) error {
+	rows, err := from.Query(ctx, `
 		SELECT environment, version, tool, mode, success, prompt_group,
 			actual, rehearsed, masked, severity, cascaded, n, weight, repeats
 		FROM cell WHERE run = $1`, run)
@@ -127,8 +136,8 @@ func (l *Ledger) tallyOutcomes(ctx context.Context, run int32, tally *audit.Tall
 }
 
 // tallyCounters reads what neither figures nor cells hold.
-func (l *Ledger) tallyCounters(ctx context.Context, run int32, tally *audit.Tally) error {
-	rows, err := l.pool.Query(ctx, `SELECT environment, version, tool, mode, success, prompt_group, name, n, w, x, xx FROM counter WHERE run = $1`, run)
+func tallyCounters(ctx context.Context, from querier, run int32, tally *audit.Tally) error {
+	rows, err := from.Query(ctx, `SELECT environment, version, tool, mode, success, prompt_group, name, n, w, x, xx FROM counter WHERE run = $1`, run)
 	if err != nil {
 		return fmt.Errorf("read counters: %w", err)
 	}
@@ -150,8 +159,8 @@ func (l *Ledger) tallyCounters(ctx context.Context, run int32, tally *audit.Tall
 // tallyEpisodes follows each episode through its verdicts: survival and
 // imagined success belong to no pair. It reads a line a result, and keeps one
 // episode at a time.
-func (l *Ledger) tallyEpisodes(ctx context.Context, run int32, tally *audit.Tally) error {
-	rows, err := l.pool.Query(ctx, `
+func tallyEpisodes(ctx context.Context, from querier, run int32, tally *audit.Tally) error {
+	rows, err := from.Query(ctx, `
 		SELECT a.episode, p.environment, p.version, p.mode, e.prompt_group, e.executed, e.reported, a.probe, a.sample, p.severity, p.masked
 		FROM action a
 		JOIN pair p ON p.key = a.key AND p.result = a.result

@@ -110,6 +110,12 @@ func checks() []check {
 			FROM (SELECT 'rollup' AS what, run FROM rollup UNION SELECT 'counter', run FROM counter UNION SELECT 'cell', run FROM cell UNION SELECT 'leaf', run FROM leaf
 				UNION SELECT 'outbox', run FROM outbox UNION SELECT 'action', run FROM action UNION SELECT 'body', run FROM body) AS t
 			WHERE NOT EXISTS (SELECT FROM run r WHERE r.id = t.run)`},
+		{"a run's progress is that of its members", `
+			SELECT format('progress of run %s says %s pairs, %s masked; there are %s, %s', coalesce(p.run, m.run),
+				coalesce(p.pairs, 0), coalesce(p.masked, 0), coalesce(m.pairs, 0), coalesce(m.masked, 0))
+			FROM (SELECT run, sum(pairs) AS pairs, sum(masked) AS masked FROM progress GROUP BY run) p
+			FULL JOIN (SELECT run, count(*) AS pairs, count(*) FILTER (WHERE masked <> '') AS masked FROM run_pair GROUP BY run) m USING (run)
+			WHERE (p.pairs, p.masked) IS DISTINCT FROM (m.pairs, m.masked)`},
 		{"a kind of difference keeps as many samples as it has pairs, at most five", `
 			SELECT format('leaf %s of run %s has %s pairs and %s samples', l.id, l.run, l.pairs, count(s.slot))
 			FROM leaf l LEFT JOIN leaf_sample s ON s.leaf = l.id

@@ -1,0 +1,128 @@
+// What the dashboard does beyond plain HTML: local times, keys, live updates.
+// Everything else works without it.
+(() => {
+  "use strict";
+  const $ = (selector, from = document) => from.querySelector(selector);
+  const $$ = (selector, from = document) => [...from.querySelectorAll(selector)];
+
+  // Times in the viewer's zone; the original stays in the tooltip.
+  const localise = (from) => {
+    for (const t of $$("time[datetime]", from)) {
+      const at = new Date(t.dateTime);
+      if (isNaN(at) || t.title) continue;
+      t.title = t.textContent;
+      t.textContent = at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+    }
+  };
+
+  // Filters act when they change; the button is for those without the script.
+  const bar = $("[data-bar]");
+  if (bar) {
+    $("[data-go]", bar).hidden = true;
+    bar.addEventListener("change", () => bar.requestSubmit());
+    bar.addEventListener("submit", () => {
+      for (const field of bar.elements) if (field.name && field.value === "") field.disabled = true;
+    });
+  }
+
+  // Copy buttons.
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("[data-copy]");
+    if (!button) return;
+    const source = document.getElementById(button.dataset.copy);
+    try {
+      await navigator.clipboard.writeText(source.value ?? source.textContent);
+      button.textContent = "Copied";
+    } catch {
+      source.focus();
+      source.select?.();
+    }
+  });
+
+  // Parts that are fetched on demand: <a data-load="id" href="/part">.
+  document.addEventListener("click", async (event) => {
+    const link = event.target.closest("a[data-load]");
+    if (!link || event.metaKey || event.ctrlKey) return;
+    event.preventDefault();
+    link.setAttribute("aria-busy", "true");
+    const answer = await fetch(link.href, { headers: { Accept: "text/html" } });
+    if (!answer.ok) return location.assign(link.href);
+    const target = document.getElementById(link.dataset.load);
+    target.textContent = await answer.text();
+    link.remove();
+  });
+
+  // Keys.
+  const help = $("#keys");
+  const opener = $("[data-help]");
+  if (opener) {
+    opener.hidden = false;
+    opener.addEventListener("click", () => help.showModal());
+  }
+  const rows = () => $$("[data-row]").filter((row) => row.offsetParent !== null);
+  let at = -1;
+  const select = (to) => {
+    const all = rows();
+    if (!all.length) return;
+    all[at]?.classList.remove("here");
+    at = Math.max(0, Math.min(all.length - 1, to));
+    all[at].classList.add("here");
+    const link = $("a[href]", all[at]);
+    (link ?? all[at]).focus({ preventScroll: true });
+    all[at].scrollIntoView({ block: "nearest" });
+  };
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.matches("input, textarea, select, [contenteditable]")) {
+      if (event.key === "Escape") event.target.blur();
+      return;
+    }
+    const follow = (selector) => $(selector)?.click();
+    switch (event.key) {
+      case "j": select(at + 1); break;
+      case "k": select(at < 0 ? 0 : at - 1); break;
+      case "n": follow("[data-next]"); break;
+      case "p": follow("[data-prev]"); break;
+      case "u": follow("[data-up]"); break;
+      case "/": $("select, input", bar ?? document)?.focus(); break;
+      case "?": help.open ? help.close() : help.showModal(); break;
+      default:
+        if (/^[1-9]$/.test(event.key)) $$("header nav a")[event.key - 1]?.click();
+        else return;
+    }
+    event.preventDefault();
+  });
+
+  // Live: when the run moves, the marked parts of this page are read again.
+  const run = document.body.dataset.run;
+  const refresh = async () => {
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+    if (!answer.ok) return;
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    for (const part of $$("[data-live]")) {
+      const next = $(`[data-live="${CSS.escape(part.dataset.live)}"]`, fresh);
+      if (!next || part.contains(document.activeElement) && part.matches("form")) continue;
+      const open = $$("details", part).map((d) => d.open);
+      localise(next);
+      part.replaceChildren(...next.childNodes);
+      $$("details", part).forEach((d, i) => { d.open = open[i] ?? d.open; });
+    }
+    if (at >= 0) select(at);
+    document.body.dataset.refreshed = String(Number(document.body.dataset.refreshed ?? 0) + 1);
+  };
+  if (run && $("[data-live]")) {
+    let busy = false, again = false;
+    const soon = async () => {
+      if (document.hidden || busy) { again = true; return; }
+      busy = true;
+      await refresh().catch(() => {});
+      busy = false;
+      if (again) { again = false; setTimeout(soon, 1000); }
+    };
+    const source = new EventSource("/events?run=" + encodeURIComponent(run));
+    source.addEventListener("moved", soon);
+    document.addEventListener("visibilitychange", () => { if (!document.hidden && again) { again = false; soon(); } });
+    addEventListener("pagehide", () => source.close());
+  }
+  localise(document);
+})();
