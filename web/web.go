@@ -12,6 +12,8 @@ import (
 
 	"understudy/audit"
 	"understudy/audit/gate"
+	"understudy/web/access"
+	"understudy/web/dashboard"
 )
 
 // readyTimeout is how long a readiness question may take: shorter than the
@@ -26,20 +28,46 @@ type Config struct {
 	Gates   Gates
 	Decided func(ctx context.Context, v *gate.Verdict) // told of each decision; nil: nobody is
 	Logger  *slog.Logger
+	// Guard says who may do what; nil lets everybody do everything, for tests.
+	Guard *access.Guard
+	// Store is what the dashboard shows; nil serves the API alone.
+	Store dashboard.Store
+	// Closing is closed when the service begins to stop; nil = never.
+	Closing <-chan struct{}
 }
 
-// New returns the handler of everything that is served.
+// New returns the handler of everything that is served. It panics when the
+// pages that are built in cannot be read.
 func New(cfg Config) http.Handler {
+	if cfg.Guard == nil {
+		cfg.Guard = &access.Guard{}
+	}
 	gin.SetMode(gin.ReleaseMode) // its debug mode prints to stdout
 	engine := gin.New()
 	engine.Use(gin.Recovery())
 	engine.GET("/healthz", func(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"status": "ok"}) })
 	engine.GET("/version", func(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"version": cfg.Version}) })
 	engine.GET("/readyz", cfg.readyz)
-	engine.POST("/v1/gates", cfg.postGate)
-	engine.GET("/v1/gates", cfg.getGates)
-	engine.GET("/v1/gate", cfg.getGate)
+	engine.Use(cfg.Guard.Identify(cfg.fail))
+	read, write := cfg.api(engine)
+	write.POST("/gates", cfg.postGate)
+	read.GET("/gates", cfg.getGates)
+	read.GET("/gate", cfg.getGate)
+	if cfg.Store != nil {
+		err := dashboard.Mount(engine, dashboard.Config{
+			Version: cfg.Version, Store: cfg.Store, Guard: cfg.Guard, Status: statusOf, Logger: cfg.Logger, Closing: cfg.Closing,
+		})
+		if err != nil {
+			panic(err)
+		}
+	}
 	return engine
+}
+
+// api is the JSON API under /v1: what readers may ask, and what auditors may do.
+func (cfg Config) api(engine *gin.Engine) (read, write *gin.RouterGroup) {
+	v1 := engine.Group("/v1", access.SameOrigin(cfg.fail))
+	return v1.Group("", access.Require(audit.ReaderRole, cfg.fail)), v1.Group("", access.Require(audit.AuditorRole, cfg.fail))
 }
 
 func (cfg Config) readyz(c *gin.Context) {

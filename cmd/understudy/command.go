@@ -48,6 +48,7 @@ func commands() []command {
 		reportCommand(),
 		probeCommand(),
 		sandboxCommand(),
+		tokenCommand(),
 		verifyCommand(),
 		migrateCommand(),
 		benchCommand(),

@@ -62,7 +62,7 @@ func demoCheckpoints() []demoCheckpoint {
 func demo(ctx context.Context, inv *invocation, d demoFlags) (err error) {
 	began := time.Now()
 	fmt.Fprintf(inv.stdout, "       starting; PostgreSQL and JetStream live in %s (the first time takes some seconds)\n", inv.config.DataDir)
-	m := &Main{Config: inv.config, Logger: inv.log}
+	m := &Main{Config: inv.config, Logger: inv.log, Out: inv.stdout}
 	if err := m.Run(ctx); err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func serve(ctx context.Context, inv *invocation, pf policyFlags, work bool) (err
 	if err != nil {
 		return err
 	}
-	m := &Main{Config: inv.config, Logger: inv.log}
+	m := &Main{Config: inv.config, Logger: inv.log, Out: inv.stdout}
 	if err := m.Run(ctx); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"understudy/audit/gate"
 	"understudy/audit/ledger"
 	"understudy/web"
+	"understudy/web/access"
 )
 
 // Main is the running program: `serve` runs one, and an end-to-end test starts
@@ -22,11 +24,14 @@ import (
 type Main struct {
 	Config Config
 	Logger *slog.Logger
+	Out    io.Writer // where the first token is printed; nil = nowhere
 
 	resources *resources
 	listener  net.Listener
 	server    *http.Server
-	failed    chan error // of the HTTP server; at most one
+	failed    chan error    // of the HTTP server; at most one
+	closing   chan struct{} // closed when it begins to stop: live pages end
+	figuring  *figuring
 	stopping  sync.Once
 	stopErr   error
 }
@@ -48,9 +53,15 @@ func (m *Main) Run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, m.listener.Close(), m.resources.close(ctx))
 	}
+	if err := m.firstToken(ctx, l); err != nil {
+		return errors.Join(err, m.listener.Close(), m.resources.close(ctx))
+	}
+	m.closing = make(chan struct{})
+	m.figuring = startFiguring(ctx, l, m.Logger)
 	m.server = &http.Server{
 		Handler: web.New(web.Config{
 			Version: versionText(), Ready: m.ready, Logger: m.Logger, Figures: l, Gates: l,
+			Guard: &access.Guard{Keys: l}, Store: l, Closing: m.closing,
 			Decided: func(ctx context.Context, v *gate.Verdict) { announceRegression(ctx, m.Config, m.Logger, l, v) },
 		}),
 		ReadHeaderTimeout: 10 * time.Second,
@@ -95,11 +106,13 @@ func (m *Main) Close(ctx context.Context) error {
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.Config.StopTimeout)
 		defer cancel()
+		close(m.closing)
 		err := m.server.Shutdown(ctx)
 		if err != nil {
 			err = errors.Join(fmt.Errorf("requests did not finish in %s: %w", m.Config.StopTimeout, err), m.server.Close())
 		}
 		serving := <-m.failed // closed when the serving goroutine is gone
+		m.figuring.stop()
 		m.stopErr = errors.Join(err, serving, m.resources.close(ctx))
 		m.Logger.InfoContext(ctx, "stopped")
 	})
