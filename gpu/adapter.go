@@ -41,12 +41,18 @@ type adapterRows struct {
 
 func (a *Adapter) scale() float32 { return a.Alpha / float32(a.Rank) }
 
+// targetName is how adapters name a projection: "q_proj".
+func targetName(p int) string {
+	_, name, _ := strings.Cut(projName(p), ".")
+	return name
+}
+
 // targets lists the projections that the configuration names.
 func (c AdapterConfig) targets() ([]int, error) {
 	var list []int
 	known := make([]string, projections)
 	for p := range projections {
-		_, known[p], _ = strings.Cut(projName(p), ".")
+		known[p] = targetName(p)
 		if c.Targets == nil || slices.Contains(c.Targets, known[p]) {
 			list = append(list, p)
 		}

@@ -1,0 +1,147 @@
+package gpu_test
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"understudy/gpu"
+	"understudy/gpu/safetensors"
+)
+
+// golden is what testdata/golden.py computed with PyTorch in float64.
+type golden struct {
+	Sequences [][]int32
+	Weights   []float32 // of each target's −logprob; a twentieth of its −entropy
+	Losses    []float64 // before each of ten updates
+	Norms     []float64 // of the gradients, before clipping
+}
+
+func readGolden(tb testing.TB, dir string) golden {
+	tb.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "golden.json"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var g golden
+	if err := json.Unmarshal(text, &g); err != nil {
+		tb.Fatal(err)
+	}
+	return g
+}
+
+// loss runs forward and backward and gives the loss of golden.py.
+func (g golden) loss(tb testing.TB, tr *gpu.Trainer) float64 {
+	tb.Helper()
+	s := score(tb, tr, batchOf(g.Sequences...))
+	loss, dlogp, dent := 0.0, make([]float32, len(g.Weights)), make([]float32, len(g.Weights))
+	for i, w := range g.Weights {
+		loss -= float64(w)*float64(s.LogProb[i]) + float64(w)/20*float64(s.Entropy[i])
+		dlogp[i], dent[i] = -w, -w/20
+	}
+	if err := tr.Backward(dlogp, dent); err != nil {
+		tb.Fatal(err)
+	}
+	return loss
+}
+
+// TestGolden: logits, every gradient and ten losses of AdamW are those of
+// PyTorch, for both model types on every device.
+func TestGolden(t *testing.T) {
+	for _, kind := range []string{gpu.Qwen3, gpu.Llama} {
+		for _, dev := range devices() {
+			t.Run(kind+" "+dev.Name(), func(t *testing.T) {
+				dir := filepath.Join("testdata", "golden_"+kind)
+				m, err := gpu.Load(dev, dir, gpu.LoadConfig{Trainable: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				file, err := safetensors.Open(filepath.Join(dir, "golden.safetensors"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer file.Close()
+				g := readGolden(t, dir)
+				goldenLogits(t, m, g, file)
+				tr := newTrainer(t, m, gpu.TrainerConfig{})
+				goldenGradients(t, tr, g, file)
+				goldenTraining(t, tr, g)
+			})
+		}
+	}
+}
+
+// compare allows a difference of tolerance times the greatest element.
+func compare(tb testing.TB, name string, got []float32, want safetensors.Tensor, tolerance float64) {
+	tb.Helper()
+	values := make([]float32, want.Len())
+	if err := want.Read(values, 0); err != nil {
+		tb.Fatal(err)
+	}
+	if len(got) != len(values) {
+		tb.Fatalf("%s: %d elements, want %d", name, len(got), len(values))
+	}
+	greatest, worst := 0.0, 0.0
+	for i := range values {
+		greatest = max(greatest, math.Abs(float64(values[i])))
+		worst = max(worst, math.Abs(float64(got[i])-float64(values[i])))
+	}
+	if !(worst <= tolerance*greatest) {
+		tb.Errorf("%s: off by %.2g of %.3g, tolerance %.1g", name, worst, greatest, tolerance)
+	}
+}
+
+func goldenLogits(t *testing.T, m *gpu.Model, g golden, file *safetensors.File) {
+	t.Helper()
+	r := newRunner(t, m)
+	var s gpu.Step
+	rowsOf(&s, g.Sequences[0], 0, len(g.Sequences[0]), []int32{0, 1, 2})
+	rowsOf(&s, g.Sequences[1], 0, len(g.Sequences[1]), []int32{3, 4, 5})
+	want, err := file.Tensor("logits")
+	if err != nil {
+		t.Fatal(err)
+	}
+	compare(t, "logits", step(t, r, &s).Values, want, 1e-5)
+}
+
+func goldenGradients(t *testing.T, tr *gpu.Trainer, g golden, file *safetensors.File) {
+	t.Helper()
+	loss := g.loss(t, tr)
+	if math.Abs(loss-g.Losses[0]) > 1e-5*math.Abs(loss) {
+		t.Errorf("loss %.9g, want %.9g", loss, g.Losses[0])
+	}
+	for _, p := range tr.Gradients("").Tensors {
+		want, err := file.Tensor("grad." + p.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make([]float32, p.Len)
+		if err := tr.Device().Download(got, p.Buffer); err != nil {
+			t.Fatal(err)
+		}
+		compare(t, p.Name, got, want, 2e-5)
+	}
+	tr.ClearGradients()
+}
+
+func goldenTraining(t *testing.T, tr *gpu.Trainer, g golden) {
+	t.Helper()
+	o, err := tr.NewAdamW(gpu.AdamWConfig{
+		LR: 2e-2, MinLR: 2e-3, Warmup: 3, Total: 10, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range g.Losses {
+		got := g.loss(t, tr)
+		u, err := o.Update()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if math.Abs(got-want) > 1e-4*math.Abs(want) || math.Abs(u.Norm-g.Norms[i]) > 1e-3*g.Norms[i] {
+			t.Errorf("update %d: loss %.7g and norm %.5g, want %.7g and %.5g", i+1, got, u.Norm, want, g.Norms[i])
+		}
+	}
+}
