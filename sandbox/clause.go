@@ -22,6 +22,9 @@ func closing(sessions ...audit.Session) {
 }
 
 func (c *contract) sameSeed(ctx context.Context) (string, error) {
+	if !c.env.Info().Deterministic {
+		return "", notApplicable("not declared deterministic: what differs is noise")
+	}
 	one, first, err := c.written(ctx, audit.Start{Seed: 7})
 	defer closing(one)
 	if err != nil {
@@ -58,11 +61,11 @@ func (c *contract) differentSeed(ctx context.Context) (string, error) {
 				return "", err
 			}
 		}
-		x, err := digestOf(ctx, one)
+		x, err := c.digestOf(ctx, one)
 		if err != nil {
 			return "", err
 		}
-		y, err := digestOf(ctx, two)
+		y, err := c.digestOf(ctx, two)
 		if err != nil {
 			return "", err
 		}
@@ -88,16 +91,17 @@ func (c *contract) writeBoth(ctx context.Context, sessions ...audit.Session) err
 	return nil
 }
 
-// writeThenRead looks for the written value where the delta says it is.
+// writeThenRead looks for the written value where the delta says it is; without a
+// state to read, for a change that the probes see and go on seeing.
 func (c *contract) writeThenRead(ctx context.Context) (string, error) {
 	s, obs, err := c.written(ctx, audit.Start{})
 	defer closing(s)
 	if err != nil {
 		return "", err
 	}
-	st, ok := s.(audit.Stater)
-	if !ok {
-		return "", notApplicable("the state cannot be read")
+	st, err := able[audit.Stater](c, s, audit.CanState, "")
+	if err != nil {
+		return c.writeThenProbe(ctx, s, obs)
 	}
 	for _, op := range obs.Delta {
 		if op.Value == nil {
@@ -119,6 +123,23 @@ func (c *contract) writeThenRead(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%s: %d cells hold what the delta says", c.task.Solution[c.write].Tool, len(obs.Delta)), nil
 }
 
+func (c *contract) writeThenProbe(ctx context.Context, s audit.Session, obs audit.Observation) (string, error) {
+	first, err := c.digestOf(ctx, s)
+	if err != nil {
+		return "", err
+	}
+	again, err := c.digestOf(ctx, s)
+	switch {
+	case err != nil:
+		return "", err
+	case obs.Evidence == audit.EvidenceProbed && len(obs.Delta) == 0:
+		return "", fmt.Errorf("the probes see no change after %s", c.task.Solution[c.write].Tool)
+	case first != again:
+		return "", errors.New("the probes answer otherwise when they are made twice")
+	}
+	return fmt.Sprintf("%s: the probes see %d cells change, twice the same", c.task.Solution[c.write].Tool, len(obs.Delta)), nil
+}
+
 // readOnly makes the reads of all solutions and looks for traces.
 func (c *contract) readOnly(ctx context.Context) (string, error) {
 	if len(c.reads) == 0 {
@@ -134,6 +155,15 @@ func (c *contract) readOnly(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
+		if obs.Evidence != audit.EvidenceExact && c.env.Info().Deterministic {
+			again, err := s.Call(ctx, call)
+			if err != nil {
+				return "", err
+			}
+			if !bytes.Equal(obs.Raw, again.Raw) {
+				return "", fmt.Errorf("%s is declared a read and answers otherwise the second time: %s and %s", call.Tool, brief(obs.Raw), brief(again.Raw))
+			}
+		}
 		if len(obs.Delta) > 0 || obs.Before != obs.After {
 			return "", fmt.Errorf("%s is declared a read and changed %s", call.Tool, obs.Delta)
 		}
@@ -148,7 +178,7 @@ func (c *contract) deltaExplains(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	before, err := stateOf(ctx, s)
+	before, err := c.stateOf(ctx, s)
 	if err != nil {
 		return "", err
 	}
@@ -156,7 +186,7 @@ func (c *contract) deltaExplains(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	after, err := stateOf(ctx, s)
+	after, err := c.stateOf(ctx, s)
 	if err != nil {
 		return "", err
 	}
@@ -180,7 +210,7 @@ func (c *contract) deltaExplains(ctx context.Context) (string, error) {
 
 // unchanged reports whether acting on one session leaves another as it was.
 func (c *contract) unchanged(ctx context.Context, watched, acting audit.Session) error {
-	before, err := digestOf(ctx, watched)
+	before, err := c.digestOf(ctx, watched)
 	if err != nil {
 		return err
 	}
@@ -188,11 +218,11 @@ func (c *contract) unchanged(ctx context.Context, watched, acting audit.Session)
 	if err != nil {
 		return err
 	}
-	after, err := digestOf(ctx, watched)
+	after, err := c.digestOf(ctx, watched)
 	switch {
 	case err != nil:
 		return err
-	case obs.Status != audit.StatusOK || obs.Before == obs.After:
+	case obs.Status != audit.StatusOK || obs.Delta != nil && len(obs.Delta) == 0:
 		return fmt.Errorf("the write did nothing: %s %s", obs.Status, brief(obs.Raw))
 	case before != after:
 		return errors.New("a write of one session changed another")
@@ -211,7 +241,45 @@ func (c *contract) isolated(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "a write of one is not seen by the other", c.unchanged(ctx, one, two)
+	err = c.unchanged(ctx, one, two)
+	if errors.Is(err, errNotApplicable) {
+		return c.isolatedByAnswer(ctx, one, two)
+	}
+	if err != nil {
+		return "", err
+	}
+	if _, err := c.answersAlike(ctx, one, two); err != nil {
+		return "", err
+	}
+	return "a write of one is not seen by the other", nil
+}
+
+// isolatedByAnswer is the test where nothing shows the state: a write that was
+// made in one session is answered by another as if it were the first.
+func (c *contract) isolatedByAnswer(ctx context.Context, one, two audit.Session) (string, error) {
+	if _, err := two.Call(ctx, c.task.Solution[c.write]); err != nil {
+		return "", err
+	}
+	seen, err := c.answersAlike(ctx, one, two)
+	return seen, err
+}
+
+// answersAlike makes the write in a session whose like has made it before: it
+// must answer as a third, fresh one does.
+func (c *contract) answersAlike(ctx context.Context, one, _ audit.Session) (string, error) {
+	fresh, want, err := c.written(ctx, audit.Start{})
+	defer closing(fresh)
+	if err != nil {
+		return "", err
+	}
+	got, err := one.Call(ctx, c.task.Solution[c.write])
+	switch {
+	case err != nil:
+		return "", err
+	case got.Status != want.Status, c.env.Info().Deterministic && !bytes.Equal(got.Raw, want.Raw):
+		return "", fmt.Errorf("the same write in sessions of their own is answered %s %s and %s %s", want.Status, brief(want.Raw), got.Status, brief(got.Raw))
+	}
+	return "the same write in three sessions has the same answer", nil
 }
 
 // shared interleaves two sessions on one state: what one writes, the other's next
@@ -250,9 +318,9 @@ func (c *contract) forks(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	f, ok := s.(audit.Forker)
-	if !ok {
-		return "", notApplicable("sessions cannot be forked")
+	f, err := able[audit.Forker](c, s, audit.CanFork, "sessions cannot be forked")
+	if err != nil {
+		return "", err
 	}
 	fork, err := f.Fork(ctx)
 	defer closing(fork)
@@ -279,11 +347,11 @@ func (c *contract) snapshots(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	snap, ok := s.(audit.Snapshotter)
-	if !ok {
-		return "", notApplicable("sessions have no snapshots")
+	snap, err := able[audit.Snapshotter](c, s, audit.CanSnapshot, "sessions have no snapshots")
+	if err != nil {
+		return "", err
 	}
-	before, err := digestOf(ctx, s)
+	before, err := c.digestOf(ctx, s)
 	if err != nil {
 		return "", err
 	}
@@ -298,7 +366,7 @@ func (c *contract) snapshots(ctx context.Context) (string, error) {
 	if err := snap.Restore(ctx, id); err != nil {
 		return "", err
 	}
-	after, err := digestOf(ctx, s)
+	after, err := c.digestOf(ctx, s)
 	if err != nil {
 		return "", err
 	}
@@ -332,9 +400,9 @@ func (c *contract) dryRun(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	d, ok := s.(audit.DryRunner)
-	if !ok {
-		return "", notApplicable("calls cannot be made dry")
+	d, err := able[audit.DryRunner](c, s, audit.CanDryRun, "calls cannot be made dry")
+	if err != nil {
+		return "", err
 	}
 	dry, err := d.DryRun(ctx, c.task.Solution[c.write])
 	if err != nil {
@@ -421,9 +489,9 @@ func (c *contract) solvable(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	checker, ok := s.(audit.Checker)
-	if !ok {
-		return "", notApplicable("tasks have no checks")
+	checker, err := able[audit.Checker](c, s, audit.CanCheck, "tasks have no checks")
+	if err != nil {
+		return "", err
 	}
 	before, err := checker.Check(ctx, c.task.ID)
 	if err != nil {

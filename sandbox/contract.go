@@ -3,6 +3,7 @@ package sandbox
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,36 +13,18 @@ import (
 	"understudy/audit/diff"
 )
 
-// Finding is one line of a contract test: what an environment must keep, whether
-// it does, and what was seen.
-type Finding struct {
-	Name    string `json:"name"`
-	Verdict string `json:"verdict"` // pass, FAIL or n/a
-	Seen    string `json:"seen"`
-}
+// Report is the outcome of a contract test, with a table for people.
+type Report audit.Contract
 
 // The verdicts of a finding.
 const (
-	Pass          = "pass"
-	Fail          = "FAIL"
-	NotApplicable = "n/a"
+	Pass          = audit.ClausePass
+	Fail          = audit.ClauseFail
+	NotApplicable = audit.ClauseNotApplicable
 )
 
-// Report is the outcome of a contract test.
-type Report struct {
-	Environment audit.EnvironmentInfo `json:"environment"`
-	Findings    []Finding             `json:"findings"`
-}
-
 // OK reports whether nothing failed.
-func (r Report) OK() bool {
-	for _, f := range r.Findings {
-		if f.Verdict == Fail {
-			return false
-		}
-	}
-	return true
-}
+func (r Report) OK() bool { return audit.Contract(r).OK() }
 
 // Table is the report for people.
 func (r Report) Table() string {
@@ -53,6 +36,15 @@ func (r Report) Table() string {
 	}
 	for _, f := range r.Findings {
 		fmt.Fprintf(&b, "  %-4s  %-*s  %s\n", f.Verdict, width, f.Name, f.Seen)
+	}
+	for _, n := range r.Noise {
+		fmt.Fprintf(&b, "  noise %s %s: %d of %d runs disagree\n", n.Tool, n.Pattern, n.Disagree, n.Twins)
+	}
+	if r.Jail != "" {
+		fmt.Fprintf(&b, "  jail  %s\n", r.Jail)
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintf(&b, "  note  %s\n", n)
 	}
 	return b.String()
 }
@@ -69,11 +61,12 @@ func Contract(ctx context.Context, env audit.Environment) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	report := Report{Environment: env.Info()}
+	report := Report{Environment: env.Info(), Tools: len(c.tools)}
 	for _, clause := range []struct {
 		name string
 		test func(context.Context) (string, error)
 	}{
+		{"a second identical run agrees", c.secondRun},
 		{"same seed, same world", c.sameSeed},
 		{"different seed, different world", c.differentSeed},
 		{"a write can be read", c.writeThenRead},
@@ -89,7 +82,7 @@ func Contract(ctx context.Context, env audit.Environment) (Report, error) {
 		{"tasks are solvable and not yet solved", c.solvable},
 	} {
 		seen, err := clause.test(ctx)
-		f := Finding{Name: clause.name, Verdict: Pass, Seen: seen}
+		f := audit.Clause{Name: clause.name, Verdict: Pass, Seen: seen}
 		switch {
 		case errors.Is(err, errNotApplicable):
 			f.Verdict, f.Seen = NotApplicable, strings.TrimSuffix(err.Error(), ": "+errNotApplicable.Error())
@@ -100,7 +93,30 @@ func Contract(ctx context.Context, env audit.Environment) (Report, error) {
 		}
 		report.Findings = append(report.Findings, f)
 	}
+	report.Noise = c.noise
+	if err := report.describe(ctx, env); err != nil {
+		return report, err
+	}
 	return report, nil
+}
+
+// describe adds what the environment says of itself beyond its info.
+func (r *Report) describe(ctx context.Context, env audit.Environment) error {
+	if k, ok := env.(interface{ Kind() string }); ok {
+		r.Adapter = k.Kind()
+	}
+	if n, ok := env.(interface{ Notes() []string }); ok {
+		r.Notes = n.Notes()
+	}
+	j, ok := env.(interface {
+		Jail(ctx context.Context) (string, error)
+	})
+	if !ok {
+		return nil
+	}
+	var err error
+	r.Jail, err = j.Jail(ctx)
+	return err
 }
 
 // contract holds what every clause needs.
@@ -110,6 +126,8 @@ type contract struct {
 	task  audit.Task   // with a write in its solution
 	write int          // index of the solution's first write
 	reads []audit.Call // of solutions, one a tool
+	noise []audit.NoisePath
+	tasks []audit.Task
 }
 
 func newContract(ctx context.Context, env audit.Environment) (*contract, error) {
@@ -129,6 +147,7 @@ func newContract(ctx context.Context, env audit.Environment) (*contract, error) 
 	if err != nil {
 		return nil, fmt.Errorf("list the tasks of %s: %w", env.Info().Name, err)
 	}
+	c.tasks = tasks
 	for _, t := range tasks {
 		c.consider(t)
 	}
@@ -199,19 +218,49 @@ func brief(raw []byte) string {
 	return text
 }
 
-func digestOf(ctx context.Context, s audit.Session) (audit.Digest, error) {
-	st, ok := s.(audit.Stater)
-	if !ok {
-		return audit.Digest{}, notApplicable("the state cannot be read")
+// able finds an optional ability of a session that the environment names, too.
+func able[T any](c *contract, s audit.Session, capability audit.Capability, lack string) (T, error) {
+	a, ok := s.(T)
+	if !ok || !c.can(capability) {
+		var none T
+		return none, notApplicable(lack)
 	}
-	return st.StateDigest(ctx)
+	return a, nil
+}
+
+// digestOf identifies what can be seen of a session's state: all of it, else what
+// the probes of the task's write show.
+func (c *contract) digestOf(ctx context.Context, s audit.Session) (audit.Digest, error) {
+	if st, err := able[audit.Stater](c, s, audit.CanState, ""); err == nil {
+		return st.StateDigest(ctx)
+	}
+	p, err := able[audit.Prober](c, s, audit.CanProbe, "the state can neither be read nor probed")
+	if err != nil {
+		return audit.Digest{}, err
+	}
+	probes := p.Probes(c.task.Solution[c.write])
+	if len(probes) == 0 {
+		return audit.Digest{}, notApplicable("no probe covers " + c.task.Solution[c.write].Tool)
+	}
+	h := sha256.New()
+	for _, probe := range probes {
+		seen, err := s.Call(ctx, probe)
+		if err != nil {
+			return audit.Digest{}, err
+		}
+		if seen.Status == audit.StatusFault || seen.Status == audit.StatusUnknown {
+			return audit.Digest{}, fmt.Errorf("probe %s: %s", probe.Tool, seen.Status)
+		}
+		_, _ = fmt.Fprintf(h, "%s %d:%s", seen.Status, len(seen.Raw), seen.Raw) // a hash never fails to write
+	}
+	return audit.Digest(h.Sum(nil)), nil
 }
 
 // stateOf is the whole state as a value of audit/diff.
-func stateOf(ctx context.Context, s audit.Session) (diff.Value, error) {
-	st, ok := s.(audit.Stater)
-	if !ok {
-		return diff.Value{}, notApplicable("the state cannot be read")
+func (c *contract) stateOf(ctx context.Context, s audit.Session) (diff.Value, error) {
+	st, err := able[audit.Stater](c, s, audit.CanState, "the state cannot be read")
+	if err != nil {
+		return diff.Value{}, err
 	}
 	text, err := st.State(ctx, "")
 	if err != nil {

@@ -1,0 +1,131 @@
+package mcp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"time"
+)
+
+// process is one running server with everything that it started: a process
+// group, which ends as a whole.
+type process struct {
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stdout io.ReadCloser
+	log    *tail
+
+	once sync.Once
+	gone chan struct{} // closed when the leader was reaped
+	err  error         // how it ended; read after gone
+}
+
+// start runs a command. It sees the declared environment and what any program
+// needs to run (PATH, HOME, LANG), and nothing else of ours: no secret of this
+// process is its business.
+func start(spec Spec) (*process, error) {
+	cmd := exec.Command(spec.Command[0], spec.Command[1:]...) //nolint:noctx // an episode outlives the call that opens it; close ends it
+	cmd.Dir = spec.Dir
+	for _, name := range []string{"PATH", "HOME", "LANG", "TMPDIR"} {
+		if value, ok := os.LookupEnv(name); ok {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+	}
+	for _, name := range slices.Sorted(keys(spec.Env)) {
+		cmd.Env = append(cmd.Env, name+"="+spec.Env[name])
+	}
+	group(cmd)
+	p := &process{cmd: cmd, log: &tail{}, gone: make(chan struct{})}
+	cmd.Stderr = p.log
+	cmd.WaitDelay = time.Second // for grandchildren that hold stderr open
+	var err error
+	if p.stdin, err = cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	read, write, err := os.Pipe() // ours, so that Wait does not close it before the last line is read
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stdout = write
+	p.stdout = read
+	err = cmd.Start()
+	_ = write.Close() // the child has its own
+	if err != nil {
+		_ = read.Close()
+		return nil, fmt.Errorf("start %s: %w", spec.Command[0], err)
+	}
+	go func() {
+		p.err = cmd.Wait()
+		close(p.gone)
+	}()
+	return p, nil
+}
+
+// grace is how long a server may take to end by itself when its stdin closes.
+const grace = time.Second
+
+// end closes stdin, waits a moment, and kills what is left of the group.
+func (p *process) end() {
+	p.once.Do(func() {
+		_ = p.stdin.Close()
+		select {
+		case <-p.gone:
+		case <-time.After(grace):
+		}
+		p.kill()
+	})
+}
+
+// kill ends the group at once and reaps its leader.
+func (p *process) kill() {
+	killGroup(p.cmd)
+	<-p.gone
+	_ = p.stdout.Close()
+}
+
+// lastWords say how a server ended, for people; "" while it runs.
+func (p *process) lastWords() string {
+	select {
+	case <-p.gone:
+	case <-time.After(100 * time.Millisecond): // its stdout closes a moment before it is reaped
+		return ""
+	}
+	how := "the server ended"
+	if exit, ok := errors.AsType[*exec.ExitError](p.err); ok {
+		how = "the server ended with " + exit.String()
+	}
+	if words := p.log.String(); words != "" {
+		how += ": " + words
+	}
+	return how
+}
+
+// tail keeps the last words of a server's stderr.
+type tail struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+const tailBytes = 2000
+
+// Write implements io.Writer.
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = append(t.buf, b...)
+	if extra := len(t.buf) - tailBytes; extra > 0 {
+		t.buf = t.buf[extra:]
+	}
+	return len(b), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(bytes.TrimSpace(t.buf))
+}
