@@ -96,7 +96,7 @@ func (m *Model) emptyAdapter(name string, c AdapterConfig) (*Adapter, error) {
 	if _, taken := m.Adapter(name); taken || name == "" {
 		return nil, fmt.Errorf("adapter %q: the name must be new and not empty", name)
 	}
-	if !(c.Rank > 0 && c.Rank <= m.Width) || !(c.Alpha > 0) {
+	if c.Rank < 1 || c.Rank > m.Width || !(c.Alpha > 0) {
 		return nil, fmt.Errorf("adapter %q: rank %d must be in 1..%d and alpha %v positive", name, c.Rank, m.Width, c.Alpha)
 	}
 	targets, err := c.targets()

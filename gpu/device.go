@@ -4,12 +4,12 @@ package gpu
 type Mode int
 
 const (
-	// Exact: every forward operation computes a row from that row alone, in an
+	// Exact says that every forward operation computes a row from that row alone, in an
 	// order that does not depend on how many rows there are or where the row
 	// stands. A token's log-probability is then bit for bit the same in a
 	// prefill, a decode and a training step (issue 6).
 	Exact Mode = iota
-	// Fast: an operation may choose its order of summation by shape.
+	// Fast says that an operation may choose its order of summation by shape.
 	Fast
 )
 

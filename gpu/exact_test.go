@@ -107,6 +107,7 @@ func TestRatioIsOne(t *testing.T) {
 }
 
 func ratioIsOne(t *testing.T, dev gpu.Device, kind string, adapters []string) {
+	t.Helper()
 	m := newModel(t, dev, tiny(kind, kind == gpu.Qwen3))
 	config := gpu.TrainerConfig{Tokens: 160}
 	for i, name := range adapters {

@@ -29,11 +29,20 @@ type layerActs struct {
 // layerSizes gives each buffer of layerActs and its elements per row, in order.
 func (c Config) layerSizes(a *layerActs) []rowBuffer {
 	list := []rowBuffer{
-		{&a.x, c.Width}, {&a.rstd1, 1}, {&a.n1, c.Width},
-		{&a.q, c.H * c.D}, {&a.k, c.G * c.D}, {&a.v, c.G * c.D},
-		{&a.att, c.H * c.D}, {&a.lse, c.H},
-		{&a.mid, c.Width}, {&a.rstd2, 1}, {&a.n2, c.Width},
-		{&a.gate, c.Hidden}, {&a.up, c.Hidden}, {&a.h, c.Hidden},
+		{&a.x, c.Width},
+		{&a.rstd1, 1},
+		{&a.n1, c.Width},
+		{&a.q, c.H * c.D},
+		{&a.k, c.G * c.D},
+		{&a.v, c.G * c.D},
+		{&a.att, c.H * c.D},
+		{&a.lse, c.H},
+		{&a.mid, c.Width},
+		{&a.rstd2, 1},
+		{&a.n2, c.Width},
+		{&a.gate, c.Hidden},
+		{&a.up, c.Hidden},
+		{&a.h, c.Hidden},
 	}
 	if c.QKNorm() {
 		list = append(list, rowBuffer{&a.rstdQ, c.H}, rowBuffer{&a.rstdK, c.G}, rowBuffer{&a.qr, c.H * c.D}, rowBuffer{&a.kr, c.G * c.D})

@@ -37,6 +37,7 @@ func TestResume(t *testing.T) {
 }
 
 func resume(t *testing.T, dev gpu.Device, adapter string) {
+	t.Helper()
 	dir := t.TempDir()
 	config := gpu.TrainerConfig{}
 	m := newModel(t, dev, tiny(gpu.Qwen3, true))

@@ -31,7 +31,7 @@ func (c Config) PageBytes() int64 { return int64(PageSize) * int64(c.Layers) * 2
 // NewRunner allocates all that steps need.
 func (m *Model) NewRunner(c RunnerConfig) (*Runner, error) {
 	if c.Pages < 1 || c.Rows < 1 || c.Wanted < 1 || c.Sequences < 1 || c.Context < 1 || c.Context > m.Context {
-		return nil, fmt.Errorf("new runner: pages, rows, wanted, sequences and context must be positive, and context at most the model's %d", m.Config.Context)
+		return nil, fmt.Errorf("new runner: pages, rows, wanted, sequences and context must be positive, and context at most the model's %d", m.Context)
 	}
 	r := &Runner{RunnerConfig: c, forward: forward{Model: m}, rank: m.maxRank()}
 	r.keys, r.values = make([]Buffer, m.Layers), make([]Buffer, m.Layers)

@@ -155,7 +155,7 @@ func (t *Trainer) allocateGrads() error {
 	if t.ScoreOnly {
 		return nil
 	}
-	if len(t.TrainerConfig.Adapters) == 0 {
+	if len(t.Adapters) == 0 {
 		grads, err := t.Params.like(t.dev)
 		if err != nil {
 			return fmt.Errorf("gradients: %w", err)
@@ -163,7 +163,7 @@ func (t *Trainer) allocateGrads() error {
 		t.grads = t.bind(grads)
 		t.trained = append(t.trained, trained{"", t.Params, grads, t.changed})
 	}
-	for _, name := range t.TrainerConfig.Adapters {
+	for _, name := range t.Adapters {
 		a, ok := t.Adapter(name)
 		if !ok {
 			return fmt.Errorf("new trainer: the model has no adapter %q", name)

@@ -103,6 +103,7 @@ func TestFiniteDifferences(t *testing.T) {
 }
 
 func finiteDifferences(t *testing.T, c gpu.Config, adapted bool) {
+	t.Helper()
 	dev := &spy{Device: reference.New(reference.Double)}
 	m := newModel(t, dev, c)
 	rng := rand.New(rand.NewPCG(7, 7))

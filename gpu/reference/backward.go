@@ -6,7 +6,7 @@ import (
 	"understudy/gpu"
 )
 
-// EmbedBackward: dtable[tokens[i]] += dy[i].
+// EmbedBackward does dtable[tokens[i]] += dy[i].
 func (d *Device) EmbedBackward(dtable, dy, tokens gpu.Buffer) {
 	to, from, c := floats(dtable), floats(dy), dy.Len/tokens.Len
 	for r, token := range ints(tokens) {
@@ -17,7 +17,7 @@ func (d *Device) EmbedBackward(dtable, dy, tokens gpu.Buffer) {
 	}
 }
 
-// RMSNormBackward: with n = x·rstd and dn = dy·w, dx += rstd·(dn − n·mean(dn·n)),
+// RMSNormBackward does with n = x·rstd and dn = dy·w, dx += rstd·(dn − n·mean(dn·n)),
 // dw += Σ_rows dy·n.
 func (d *Device) RMSNormBackward(dx, dw, dy, x, w, rstd gpu.Buffer) {
 	to, grad, from, gain, scale := floats(dx), floats(dy), floats(x), floats(w), floats(rstd)
@@ -39,7 +39,7 @@ func (d *Device) RMSNormBackward(dx, dw, dy, x, w, rstd gpu.Buffer) {
 	}
 }
 
-// MatMulBackX: dx (R,K) = dy (R,N)·w.
+// MatMulBackX does dx (R,K) = dy (R,N)·w.
 func (d *Device) MatMulBackX(dx, dy gpu.Buffer, w gpu.Weight, add bool) {
 	to, grad, matrix := floats(dx), floats(dy), floats(w.Buffer)
 	for r := range len(grad) / w.N {
@@ -58,7 +58,7 @@ func (d *Device) MatMulBackX(dx, dy gpu.Buffer, w gpu.Weight, add bool) {
 	}
 }
 
-// MatMulBackW: dw (N,K) += dyᵀ·x.
+// MatMulBackW does dw (N,K) += dyᵀ·x.
 func (d *Device) MatMulBackW(dw, dy, x gpu.Buffer, rows int) {
 	to, grad, from := floats(dw), floats(dy), floats(x)
 	n, k := len(grad)/rows, len(from)/rows
@@ -84,7 +84,7 @@ func (d *Device) SwiGLUBackward(dgate, dup, dh, gate, up gpu.Buffer) {
 	}
 }
 
-// LogProbsBackward: with p the probabilities,
+// LogProbsBackward does with p the probabilities,
 // dlogits = scale·(dlogprob·(1[target] − p) − dentropy·p·(log p + entropy)).
 func (d *Device) LogProbsBackward(t gpu.TokenLoss, dlogprob, dentropy gpu.Buffer) {
 	logits, scale, lse, dlogp, dent := floats(t.Logits), floats(t.Scale), floats(t.LSE), floats(dlogprob), floats(dentropy)

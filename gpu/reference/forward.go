@@ -12,13 +12,13 @@ func (d *Device) Zero(y gpu.Buffer) {
 	clear(ints(y))
 }
 
-// Copy: y = x.
+// Copy does y = x.
 func (d *Device) Copy(y, x gpu.Buffer) {
 	copy(floats(y), floats(x))
 	copy(ints(y), ints(x))
 }
 
-// Add: y = a + b.
+// Add does y = a + b.
 func (d *Device) Add(y, a, b gpu.Buffer) {
 	to, left, right := floats(y), floats(a), floats(b)
 	for i := range to {
@@ -26,7 +26,7 @@ func (d *Device) Add(y, a, b gpu.Buffer) {
 	}
 }
 
-// AddScaled: y += s·x.
+// AddScaled does y += s·x.
 func (d *Device) AddScaled(y gpu.Buffer, s float32, x gpu.Buffer) {
 	to, from := floats(y), floats(x)
 	for i := range to {
@@ -34,7 +34,7 @@ func (d *Device) AddScaled(y gpu.Buffer, s float32, x gpu.Buffer) {
 	}
 }
 
-// Gather: y (M,C)[i] = x (R,C)[rows[i]].
+// Gather does y (M,C)[i] = x (R,C)[rows[i]].
 func (d *Device) Gather(y, x, rows gpu.Buffer) {
 	to, from, c := floats(y), floats(x), y.Len/rows.Len
 	for i, r := range ints(rows) {
@@ -42,7 +42,7 @@ func (d *Device) Gather(y, x, rows gpu.Buffer) {
 	}
 }
 
-// Scatter: y (S,C)[rows[i]] = x (R,C)[i].
+// Scatter does y (S,C)[rows[i]] = x (R,C)[i].
 func (d *Device) Scatter(y, x, rows gpu.Buffer) {
 	to, from, c := floats(y), floats(x), x.Len/rows.Len
 	for i, r := range ints(rows) {
@@ -50,10 +50,10 @@ func (d *Device) Scatter(y, x, rows gpu.Buffer) {
 	}
 }
 
-// Embed: y (R,C)[i] = table (V,C)[tokens[i]].
+// Embed does y (R,C)[i] = table (V,C)[tokens[i]].
 func (d *Device) Embed(y, table, tokens gpu.Buffer) { d.Gather(y, table, tokens) }
 
-// RMSNorm: y (R,C) = x·rstd·w.
+// RMSNorm does y (R,C) = x·rstd·w.
 func (d *Device) RMSNorm(y, rstd, x, w gpu.Buffer, eps float32) {
 	to, from, gain, scale := floats(y), floats(x), floats(w), floats(rstd)
 	c := len(gain)
@@ -69,7 +69,7 @@ func (d *Device) RMSNorm(y, rstd, x, w gpu.Buffer, eps float32) {
 	}
 }
 
-// MatMul: y (R,N) = x (R,K)·wᵀ.
+// MatMul does y (R,N) = x (R,K)·wᵀ.
 func (d *Device) MatMul(y, x gpu.Buffer, w gpu.Weight) {
 	to, from, matrix := floats(y), floats(x), floats(w.Buffer)
 	for r := range len(from) / w.K {
@@ -104,7 +104,7 @@ func (d *Device) RoPE(x, table, positions gpu.Buffer, width int, inverse bool) {
 	}
 }
 
-// SwiGLU: h = gate·sigmoid(gate)·up.
+// SwiGLU does h = gate·sigmoid(gate)·up.
 func (d *Device) SwiGLU(h, gate, up gpu.Buffer) {
 	to, g, u := floats(h), floats(gate), floats(up)
 	for i := range to {
