@@ -128,10 +128,7 @@ func (l *Ledger) Trainings(ctx context.Context, experiment string) ([]audit.Trai
 			finished pgxTime
 		)
 		err = row.Scan(&t.ID, &t.Experiment, &t.Arm, &t.Seed, &t.Policy, &t.Settings, &t.State, &reason, &t.Started, &finished, &t.Step)
-		t.Reason = string(reason)
-		if finished != nil {
-			t.Finished = *finished
-		}
+		t.Reason, t.Finished = string(reason), since(finished)
 		return t, err
 	})
 }

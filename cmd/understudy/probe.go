@@ -3,9 +3,15 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"net/url"
 	"text/tabwriter"
+
+	"understudy/audit"
+	"understudy/audit/ledger"
+	"understudy/envace/remote"
 )
 
 func probeCommand() command {
@@ -16,12 +22,13 @@ func probeCommand() command {
 			var p policyFlags
 			fs.StringVar(&p.model, "model", "", "model to ask for; needed when the server serves several")
 			asJSON := fs.Bool("json", false, "print JSON")
-			return func(ctx context.Context, inv *invocation) error { return probe(ctx, inv, p, *asJSON) }
+			save := fs.Bool("save", false, "keep the answers, for the dashboard")
+			return func(ctx context.Context, inv *invocation) error { return probe(ctx, inv, p, *asJSON, *save) }
 		},
 	}
 }
 
-func probe(ctx context.Context, inv *invocation, p policyFlags, asJSON bool) error {
+func probe(ctx context.Context, inv *invocation, p policyFlags, asJSON, save bool) error {
 	if len(inv.args) != 1 {
 		return usageError("probe needs the server's base URL", "understudy probe http://127.0.0.1:8000/v1")
 	}
@@ -34,6 +41,11 @@ func probe(ctx context.Context, inv *invocation, p policyFlags, asJSON bool) err
 	if err != nil {
 		return err
 	}
+	if save {
+		if err := saveProbe(ctx, inv, caps); err != nil {
+			return err
+		}
+	}
 	if asJSON {
 		encoder := json.NewEncoder(inv.stdout)
 		encoder.SetIndent("", "  ")
@@ -45,4 +57,24 @@ func probe(ctx context.Context, inv *invocation, p policyFlags, asJSON bool) err
 		fmt.Fprintf(table, "%s\t%s\t%s\n", row[0], row[1], row[2])
 	}
 	return table.Flush()
+}
+
+// saveProbe keeps the answers under the server's address, which may hold a
+// password: that is left out.
+func saveProbe(ctx context.Context, inv *invocation, caps remote.Capabilities) (err error) {
+	at, err := url.Parse(caps.URL)
+	if err != nil {
+		return usageError("the server's URL cannot be read", "understudy probe http://127.0.0.1:8000/v1")
+	}
+	at.User, at.RawQuery, at.Fragment = nil, "", ""
+	r, err := openLedger(ctx, inv.config, inv.log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.close(ctx)) }()
+	l, err := ledger.New(r.pool, ledger.Config{})
+	if err != nil {
+		return err
+	}
+	return l.SaveEndpoint(ctx, audit.Endpoint{URL: at.String(), Model: caps.Model, Answers: caps.Rows()})
 }

@@ -86,6 +86,11 @@ func (a auditFlags) acrossVersions(ctx context.Context, inv *invocation, p *pipe
 			return err
 		}
 	}
+	for _, f := range figures {
+		if err := p.ledger.SaveVersionFigures(ctx, runs[f.Environment], base, f); err != nil {
+			return err
+		}
+	}
 	return printVersions(inv, base, figures, runs)
 }
 
