@@ -4,7 +4,7 @@
 
 -- Prompt groups in an order that is random and yet the same in every run: the
 -- first episodes of two runs in this order share their prompt groups.
-CREATE INDEX episode_by_group ON episode (run, md5(prompt_group), id);
+CREATE INDEX episode_in_sample_order ON episode (run, md5(prompt_group), id);
 
 -- One training: one arm of an experiment with one seed.
 CREATE TABLE training (

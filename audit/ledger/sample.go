@@ -101,7 +101,7 @@ func readCalls(ctx context.Context, tx pgx.Tx, run int32, chosen []sampledEpisod
 	}
 	rows, err := tx.Query(ctx, `
 		SELECT e.n, a.episode, a.step, a.probe, a.sample, a.attempt, a.key, p.environment, p.version, p.env_digest, p.mode, p.tool,
-			p.arguments, p.before, p.actual, p.rehearsed, p.severity, p.false_success, p.masked, p.cascaded, m.weight
+			p.arguments, p.before, p.actual, p.rehearsed, p.severity, p.false_success, m.masked, p.cascaded, m.weight
 		FROM unnest($2::bytea[]) WITH ORDINALITY AS e (id, n)
 		JOIN action a ON a.run = $1 AND a.episode = e.id
 		JOIN run_pair m ON m.run = $1 AND m.key = a.key AND m.result = a.result AND m.episode = a.episode AND m.step = a.step
