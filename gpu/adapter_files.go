@@ -75,19 +75,24 @@ func (m *Model) LoadAdapter(name, dir string) (*Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
-	file, err := safetensors.Open(filepath.Join(dir, adapterWeightsFile))
-	if err != nil {
-		return nil, fmt.Errorf("read adapter: %w", err)
-	}
-	err = checkAdapterNames(a, file)
-	if err == nil {
-		err = upload(m.dev, a.Params, file, "")
-	}
-	if err = errors.Join(err, file.Close()); err != nil {
+	if err := a.load(filepath.Join(dir, adapterWeightsFile)); err != nil {
+		m.dev.Free(a.Params.Values)
 		return nil, fmt.Errorf("read adapter: %w", err)
 	}
 	m.adapters = append(m.adapters, a)
 	return a, nil
+}
+
+func (a *Adapter) load(path string) error {
+	file, err := safetensors.Open(path)
+	if err != nil {
+		return err
+	}
+	err = checkAdapterNames(a, file)
+	if err == nil {
+		err = upload(a.model.dev, a.Params, file, "")
+	}
+	return errors.Join(err, file.Close())
 }
 
 func readAdapterConfig(path string) (AdapterConfig, error) {

@@ -62,6 +62,7 @@ func load(dev Device, config Config, file *safetensors.File, c LoadConfig) (*Mod
 	}
 	if c.Trainable {
 		if err := upload(dev, params, file, ""); err != nil {
+			dev.Free(params.Values)
 			return nil, err
 		}
 	}

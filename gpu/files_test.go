@@ -52,6 +52,14 @@ func TestSaveAndLoad(t *testing.T) {
 				if kind == gpu.F32 && !slices.Equal(a, logitsOf(t, m)) {
 					t.Error("float32 weights do not come back bit for bit")
 				}
+				clone, err := mapped.Clone()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer clone.Close()
+				if !slices.Equal(a, logitsOf(t, clone)) {
+					t.Error("a clone computes other bits")
+				}
 				if err := copied.Save(again, kind); err != nil {
 					t.Fatal(err)
 				}

@@ -233,6 +233,19 @@ func NewRandom(dev Device, c Config, seed uint64) (*Model, error) {
 	return newModel(dev, c, params), dev.Sync()
 }
 
+// Clone is a trainable copy of the weights, without adapters: such as the
+// reference policy of a KL term.
+func (m *Model) Clone() (*Model, error) {
+	params, err := newParams(m.dev, m.tensors())
+	if err != nil {
+		return nil, fmt.Errorf("clone the model: %w", err)
+	}
+	for i, t := range params.Tensors {
+		m.dev.Copy(t.Buffer, m.Params.Tensors[i].Buffer)
+	}
+	return newModel(m.dev, m.Config, params), m.dev.Sync()
+}
+
 // newModel puts parameters to their places.
 func newModel(dev Device, c Config, params *Params) *Model {
 	m := &Model{Config: c, Params: params, dev: dev, w: c.bind(params)}
