@@ -21,6 +21,7 @@ import (
 
 	"understudy/audit/ledger/ledgertest"
 	main "understudy/cmd/understudy"
+	"understudy/sandbox/starlark"
 )
 
 // asProgram, when set, makes this test binary behave as understudy.
@@ -29,6 +30,7 @@ const asProgram = "UNDERSTUDY_TEST_PROGRAM"
 var postgres ledgertest.Server
 
 func TestMain(m *testing.M) {
+	starlark.ChildMain() // a sandbox child inherits no environment
 	if os.Getenv(asProgram) != "" {
 		main.Execute()
 	}

@@ -16,6 +16,7 @@ type sandboxFlags struct {
 	json  bool
 	data  string // folder to import from
 	calls int    // of a check's soak
+	synth synthFlags
 }
 
 // sandboxVerb is one thing to do with an environment.
@@ -34,6 +35,7 @@ func sandboxVerbs() []sandboxVerb {
 		{"check", "NAME", "tasks, kill rate and soak: is the environment fit to judge by?", 1, sandboxCheck},
 		{"contract", "NAME", "what an auditor relies on: seeds, isolation, forks, errors", 1, sandboxContract},
 		{"shell", "NAME", "try it by hand, and see what each call changes", 1, sandboxShell},
+		{"synth", "--from FILE --model URL", "make new environments from recorded requests, with a model as their author", 0, sandboxSynth},
 		{"import", "tau2 --data DIR", "mount tau2-bench's own states, tasks and policies", 1, sandboxImport},
 	}
 }
@@ -53,6 +55,7 @@ func sandboxCommand() command {
 			fs.StringVar(&f.role, "role", "", "who calls, assistant or user; the tool's own by default (call)")
 			fs.BoolVar(&f.json, "json", false, "print JSON (list, tools, tasks, call, contract)")
 			fs.StringVar(&f.data, "data", "", "folder with the folders retail, airline, telecom (import)")
+			f.synth.register(fs)
 			fs.IntVar(&f.calls, "calls", 20_000, "random calls (check)")
 			return func(ctx context.Context, inv *invocation) error { return runSandbox(ctx, inv, f) }
 		},

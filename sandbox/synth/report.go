@@ -39,8 +39,14 @@ func (e Environment) line(compat bool) string {
 		verdict = "rejected: " + e.Reason
 	}
 	return fmt.Sprintf("%s: %d tools, %d of %d calls passed (%.2f), %d scenarios, %d tokens: %s",
-		e.Theme, e.Tools, e.Score.Pass, e.Score.Steps, e.Score.Rate(compat), e.Scenarios, e.Tokens.total()+e.ScenarioTokens.total(), verdict)
+		e.Theme, e.Tools, e.Score.Pass, e.Score.Steps, e.Score.Rate(compat), e.Scenarios, e.AllTokens(), verdict)
 }
+
+// AllTokens counts what the environment and its scenarios cost, read and written.
+func (e Environment) AllTokens() int { return e.Tokens.total() + e.ScenarioTokens.total() }
+
+// Cost is what they cost in US dollars.
+func (e Environment) Cost(p Price) float64 { return p.of(e.Tokens) + p.of(e.ScenarioTokens) }
 
 // Averages are means over the accepted environments; costs are in US dollars and
 // 0 when no price is known.

@@ -204,7 +204,8 @@ func ends(ctx context.Context, err error) bool {
 func (r *run) build(ctx context.Context, a *author, theme Theme, env *Environment) (draft, error) {
 	p, err := plan(ctx, a, theme)
 	if err != nil {
-		return draft{plan: Plan{Name: slug(theme.Name)}}, err
+		env.Name = r.claim(slug(theme.Name))
+		return draft{plan: Plan{Name: env.Name}}, err
 	}
 	p.Name = r.claim(p.Name)
 	d := draft{plan: p, folder: filepath.Join(r.Out, makingFolder, p.Name)}
