@@ -143,8 +143,8 @@ func (m *Model) Adapter(name string) (*Adapter, bool) {
 	return nil, false
 }
 
-// changed tells the device that the adapter's parameters were written.
-func (a *Adapter) changed() {
+// Changed is Model.Changed for the adapter's parameters.
+func (a *Adapter) Changed() {
 	for l := range a.layers {
 		for _, x := range a.layers[l] {
 			if x != nil {

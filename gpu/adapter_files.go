@@ -151,7 +151,7 @@ func (m *Model) Merge(name string) error {
 	}
 	m.adapters = slices.DeleteFunc(m.adapters, func(x *Adapter) bool { return x == a })
 	m.dev.Free(a.Params.Values)
-	m.changed()
+	m.Changed()
 	return m.dev.Sync()
 }
 

@@ -34,6 +34,7 @@ func TestAdapter(t *testing.T) {
 				t.Error("an adapter whose B is zero changes something")
 			}
 			roughen(t, a.Params, dev, 3)
+			a.Changed()
 			got := score(t, tr, adapted).LogProb
 			if !slices.Equal(base[:11], got[:11]) || slices.Equal(base[11:], got[11:]) {
 				t.Error("an adapter must change its own rows, and no others")

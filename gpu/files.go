@@ -72,13 +72,7 @@ func load(dev Device, config Config, file *safetensors.File, c LoadConfig) (*Mod
 // Close gives the weights' memory back and unmaps their files. Runners and
 // trainers are freed before.
 func (m *Model) Close() error {
-	if m.Params.Trainable() {
-		m.dev.Free(m.Params.Values)
-	} else {
-		for _, t := range m.Params.Tensors {
-			m.dev.Free(t.Buffer)
-		}
-	}
+	m.Params.free(m.dev)
 	for _, a := range m.adapters {
 		m.dev.Free(a.Params.Values)
 	}
@@ -125,18 +119,59 @@ func dtypes() map[safetensors.Type]DType {
 	return map[safetensors.Type]DType{safetensors.F32: F32, safetensors.BF16: BF16, safetensors.F16: F16}
 }
 
-// mapParams leaves the elements in the files.
+// mapParams leaves the matrices in the files. Norms, which are few, are copied
+// to float32.
 func mapParams(dev Device, list []Tensor, file *safetensors.File) (*Params, error) {
+	params, err := newParams(dev, norms(list))
+	if err != nil {
+		return nil, err
+	}
+	p := &Params{Tensors: list, norms: params.Values}
+	if err := upload(dev, params, file, ""); err != nil {
+		dev.Free(p.norms)
+		return nil, err
+	}
 	for i, t := range list {
+		if norm, ok := params.Find(t.Name); ok {
+			list[i].Buffer = norm.Buffer
+			continue
+		}
 		x, err := find(file, t, "")
+		if err == nil {
+			if list[i].Buffer, err = dev.Map(dtypes()[x.Type], x.Data); err != nil {
+				err = fmt.Errorf("%s: tensor %q: %w", x.File, x.Name, err)
+			}
+		}
 		if err != nil {
+			p.free(dev)
 			return nil, err
 		}
-		if list[i].Buffer, err = dev.Map(dtypes()[x.Type], x.Data); err != nil {
-			return nil, fmt.Errorf("%s: tensor %q: %w", x.File, x.Name, err)
+	}
+	return p, nil
+}
+
+func norms(list []Tensor) []Tensor {
+	var short []Tensor
+	for _, t := range list {
+		if len(t.Shape) == 1 {
+			short = append(short, t)
 		}
 	}
-	return &Params{Tensors: list}, nil
+	return short
+}
+
+// free gives back memory, or mappings, of a device.
+func (p *Params) free(dev Device) {
+	if p.Trainable() {
+		dev.Free(p.Values)
+		return
+	}
+	dev.Free(p.norms)
+	for _, t := range p.Tensors {
+		if len(t.Shape) > 1 && !t.None() {
+			dev.Free(t.Buffer)
+		}
+	}
 }
 
 // upload copies the file's tensors of these names, after a prefix, to p.

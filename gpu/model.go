@@ -72,6 +72,8 @@ type Params struct {
 	Values Buffer
 	// Decayed is how many elements, from the start, are matrices; norms follow.
 	Decayed int
+
+	norms Buffer // float32 copies of norms, when the rest is mapped
 }
 
 // Trainable reports whether the parameters lie in memory of their own.
@@ -260,8 +262,9 @@ func newModel(dev Device, c Config, params *Params) *Model {
 	return m
 }
 
-// changed tells the device that the parameters were written.
-func (m *Model) changed() {
+// Changed tells the device that the parameters were written, which every method
+// of this package does by itself: it is for whoever uploads to Params.
+func (m *Model) Changed() {
 	m.dev.Changed(m.head)
 	for l := range m.proj {
 		for p := range projections {

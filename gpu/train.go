@@ -161,7 +161,7 @@ func (t *Trainer) allocateGrads() error {
 			return fmt.Errorf("gradients: %w", err)
 		}
 		t.grads = t.bind(grads)
-		t.trained = append(t.trained, trained{"", t.Params, grads, t.changed})
+		t.trained = append(t.trained, trained{"", t.Params, grads, t.Changed})
 	}
 	for _, name := range t.Adapters {
 		a, ok := t.Adapter(name)
@@ -173,7 +173,7 @@ func (t *Trainer) allocateGrads() error {
 			return fmt.Errorf("gradients of adapter %q: %w", name, err)
 		}
 		t.adapterGrads[a] = grads
-		t.trained = append(t.trained, trained{name + ":", a.Params, grads, a.changed})
+		t.trained = append(t.trained, trained{name + ":", a.Params, grads, a.Changed})
 	}
 	return nil
 }
