@@ -41,6 +41,13 @@ func vocabulary(tb testing.TB) *grammar.Vocabulary {
 	return v
 }
 
+func rounds(n int) int {
+	if raceEnabled {
+		return max(n/8, 1)
+	}
+	return n
+}
+
 // schemas are what the properties are tried on.
 func schemas() map[string]string {
 	return map[string]string{
@@ -143,7 +150,7 @@ func TestRandomTextsAreValid(t *testing.T) {
 			valid := validator(t, schema)
 			rng := rand.New(rand.NewPCG(1, 2))
 			seen := map[string]bool{}
-			for range 150 {
+			for range rounds(150) {
 				least := g.Start().Least()
 				text := random(t, g, rng, least+rng.IntN(80))
 				seen[text] = true
@@ -173,7 +180,7 @@ func TestMaskIsExact(t *testing.T) {
 				t.Fatal(err)
 			}
 			rng, mask := rand.New(rand.NewPCG(3, 4)), grammar.NewMask(len(all))
-			for range 8 {
+			for range rounds(8) {
 				state := g.Start()
 				var text []byte
 				for range 40 {
@@ -213,7 +220,7 @@ func TestLeastIsReached(t *testing.T) {
 			t.Fatal(err)
 		}
 		rng := rand.New(rand.NewPCG(5, 6))
-		for range 20 {
+		for range rounds(20) {
 			state := g.Start()
 			for range rng.IntN(30) {
 				if next, ok := state.Write(all[rng.IntN(256)]); ok {
@@ -377,7 +384,7 @@ func TestToolCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	rng := rand.New(rand.NewPCG(7, 8))
-	for range 50 {
+	for range rounds(50) {
 		text := random(t, g, rng, g.Start().Least()+rng.IntN(100))
 		if !strings.HasPrefix(text, "<tool_call>\n{") || !strings.HasSuffix(text, "}\n</tool_call>") {
 			t.Fatalf("%q", text)

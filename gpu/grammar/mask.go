@@ -11,7 +11,8 @@ func NewMask(size int) Mask { return make(Mask, (size+63)/64) }
 // Allows says whether id is in the set.
 func (m Mask) Allows(id int) bool { return m[id/64]>>(id%64)&1 == 1 }
 
-func (m Mask) add(id int32) { m[id/64] |= 1 << (id % 64) }
+// Add puts id into the set.
+func (m Mask) Add(id int32) { m[id/64] |= 1 << (id % 64) }
 
 // Empty says whether no id is in the set.
 func (m Mask) Empty() bool {
@@ -83,7 +84,7 @@ func (v *Vocabulary) outlook(f frame) *outlook {
 	if len(look.stay) > v.size/32 {
 		look.dense = NewMask(v.size)
 		for _, id := range look.stay {
-			look.dense.add(id)
+			look.dense.Add(id)
 		}
 		look.stay = nil
 	}
@@ -101,7 +102,7 @@ func (g *Grammar) add(m Mask, s *stack, limit int) {
 	if look.raise+s.parent.min > limit {
 		v.walk(0, []*stack{s}, func(n int32, set []*stack) {
 			if fewest(set) <= limit {
-				v.tokensAt(n, m.add)
+				v.tokensAt(n, m.Add)
 			}
 		})
 		return
@@ -110,7 +111,7 @@ func (g *Grammar) add(m Mask, s *stack, limit int) {
 		m[i] |= w
 	}
 	for _, id := range look.stay {
-		m.add(id)
+		m.Add(id)
 	}
 	if len(look.leaves) == 0 {
 		return
@@ -118,11 +119,11 @@ func (g *Grammar) add(m Mask, s *stack, limit int) {
 	below := leave(nil, s.parent)
 	for _, n := range look.leaves {
 		if fewest(below) <= limit {
-			v.tokensAt(n, m.add)
+			v.tokensAt(n, m.Add)
 		}
 		v.walk(n, below, func(n int32, set []*stack) {
 			if fewest(set) <= limit {
-				v.tokensAt(n, m.add)
+				v.tokensAt(n, m.Add)
 			}
 		})
 	}

@@ -1,0 +1,311 @@
+package generate
+
+import (
+	"container/heap"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+
+	"understudy/gpu"
+	"understudy/gpu/grammar"
+)
+
+// drawn is what sampling gives for one sequence.
+type drawn struct {
+	token Token
+	state grammar.State // after the token
+	ended bool          // the grammar is complete and allows no token
+	err   error
+}
+
+// sampler draws tokens from logits.
+type sampler struct {
+	config Config
+	spaces []*space
+}
+
+// space is the working memory of one worker.
+type space struct {
+	mask    grammar.Mask
+	weights []float32
+	order   candidates
+}
+
+func newSampler(c Config) *sampler {
+	s := &sampler{config: c}
+	for range c.Workers {
+		s.spaces = append(s.spaces, &space{})
+	}
+	return s
+}
+
+// draw samples for each sequence; row i of logits is decoded[i]'s.
+func (s *sampler) draw(decoded []*sequence, logits *gpu.Logits) []drawn {
+	out := make([]drawn, len(decoded))
+	var group sync.WaitGroup
+	for w := range min(len(s.spaces), len(decoded)) {
+		work := func() {
+			for i := w; i < len(decoded); i += len(s.spaces) {
+				out[i] = s.one(s.spaces[w], decoded[i], logits.Row(i), logits.LSE[i])
+			}
+		}
+		if w == len(s.spaces)-1 || w == len(decoded)-1 {
+			work() // the last share is our own
+			continue
+		}
+		group.Go(work)
+	}
+	group.Wait()
+	return out
+}
+
+// one draws a token of seq from its logits (V), whose log Σ exp(scale·logit) is
+// lse.
+func (s *sampler) one(sp *space, seq *sequence, logits []float32, lse float32) drawn {
+	if !finite(lse) || !allFinite(logits) {
+		return drawn{err: fmt.Errorf("at token %d: %w", len(seq.tokens), ErrNotFinite)}
+	}
+	var mask grammar.Mask
+	if seq.Grammar != nil {
+		var some bool
+		if mask, some = s.allowed(sp, seq, len(logits)); !some {
+			return drawn{ended: true}
+		}
+	}
+	scale := float32(1)
+	if seq.Sampling.Temperature > 0 {
+		scale = float32(1 / seq.Sampling.Temperature)
+	}
+	id, chance := sp.choose(logits, mask, scale, seq.Sampling, len(seq.tokens))
+	t := Token{ID: id, Tempered: gpu.LogProb(logits[id], scale, lse), Drawn: float32(chance)}
+	one := lse
+	if scale != 1 {
+		one = logSumExp(logits)
+	}
+	t.LogProb = gpu.LogProb(logits[id], 1, one)
+	t.Top = top(logits, one, seq.TopLogProbs)
+	d := drawn{token: t, state: seq.state}
+	if seq.Grammar != nil && !slices.Contains(s.config.End, id) {
+		d.state, _ = seq.state.Write(s.config.Tokens[id])
+	}
+	return d
+}
+
+// allowed is the grammar's mask, with the end tokens where the text may end. The
+// last token that the limit allows leaves nothing to write.
+func (s *sampler) allowed(sp *space, seq *sequence, vocabulary int) (mask grammar.Mask, some bool) {
+	if len(sp.mask) == 0 {
+		sp.mask = grammar.NewMask(vocabulary)
+	}
+	seq.state.Mask(sp.mask, seq.Max-len(seq.tokens)-1)
+	if !seq.IgnoreEnd && seq.state.Complete() {
+		if sp.mask.Empty() {
+			return sp.mask, false
+		}
+		for _, id := range s.config.End {
+			sp.mask.Add(id)
+		}
+	}
+	return sp.mask, !sp.mask.Empty()
+}
+
+func finite(x float32) bool { return x-x == 0 }
+
+// allFinite adds x-x up: it is 0 unless some x is NaN or infinite. A logit of
+// -Inf counts, too: no weights of ours give one.
+func allFinite(logits []float32) bool {
+	var sum float32
+	for _, x := range logits {
+		sum += x - x
+	}
+	return sum == 0
+}
+
+func logSumExp(logits []float32) float32 {
+	most := float64(slices.Max(logits))
+	sum := 0.0
+	for _, x := range logits {
+		sum += math.Exp(float64(x) - most)
+	}
+	return float32(most + math.Log(sum))
+}
+
+// choose draws an id and gives its log-probability among what was left.
+func (sp *space) choose(logits []float32, mask grammar.Mask, scale float32, s Sampling, place int) (id int32, logProb float64) {
+	best := argmax(logits, mask)
+	if s.Temperature == 0 || s.TopK == 1 {
+		return best, 0
+	}
+	most := scale * logits[best]
+	sp.weights = slices.Grow(sp.weights[:0], len(logits))[:len(logits)]
+	sum := 0.0
+	for i, x := range logits {
+		w := float32(0)
+		if mask == nil || mask.Allows(i) {
+			w = exp(scale*x - most)
+		}
+		sp.weights[i] = w
+		sum += float64(w)
+	}
+	if truncates(s, len(logits)) {
+		sum = sp.truncate(s, sum)
+	}
+	u := uniform(s.Seed, place) * sum
+	id = best
+	for i, w := range sp.weights {
+		if w == 0 {
+			continue
+		}
+		id = int32(i) //nolint:gosec // a token id
+		if u -= float64(w); u < 0 {
+			break
+		}
+	}
+	return id, min(math.Log(float64(sp.weights[id])/sum), 0)
+}
+
+func argmax(logits []float32, mask grammar.Mask) int32 {
+	best := -1
+	for i, x := range logits {
+		if (best < 0 || x > logits[best]) && (mask == nil || mask.Allows(i)) {
+			best = i
+		}
+	}
+	return int32(best) //nolint:gosec // a token id
+}
+
+func truncates(s Sampling, vocabulary int) bool {
+	return s.TopP > 0 && s.TopP < 1 || s.TopK > 0 && s.TopK < vocabulary || s.MinP > 0
+}
+
+// truncate zeroes the weights outside of TopK, TopP and MinP, and gives the sum
+// of the others. Among equals the lower id stays.
+func (sp *space) truncate(s Sampling, sum float64) float64 {
+	sp.order = sp.order[:0]
+	least := float32(s.MinP) // the greatest weight is 1
+	for i, w := range sp.weights {
+		if w > 0 && w >= least {
+			sp.order = append(sp.order, candidate{id: int32(i), weight: w}) //nolint:gosec // a token id
+		}
+	}
+	topK, enough := len(sp.order), math.Inf(1)
+	if s.TopK > 0 {
+		topK = min(s.TopK, topK)
+	}
+	if s.TopP > 0 && s.TopP < 1 {
+		enough = s.TopP * sp.mass(s.TopK, sum)
+	}
+	clear(sp.weights)
+	if topK == len(sp.order) && math.IsInf(enough, 1) {
+		kept := 0.0
+		for _, c := range sp.order {
+			sp.weights[c.id] = c.weight
+			kept += float64(c.weight)
+		}
+		return kept
+	}
+	heap.Init(&sp.order)
+	kept := 0.0
+	for range topK {
+		c := heap.Pop(&sp.order).(candidate)
+		sp.weights[c.id] = c.weight
+		if kept += float64(c.weight); kept >= enough {
+			break
+		}
+	}
+	return kept
+}
+
+// mass is what TopP is a share of: the sum of the k greatest weights, or of all.
+func (sp *space) mass(k int, sum float64) float64 {
+	if k == 0 || k >= len(sp.order) {
+		return sum
+	}
+	order := slices.Clone(sp.order)
+	heap.Init(&order)
+	kept := 0.0
+	for range k {
+		kept += float64(heap.Pop(&order).(candidate).weight)
+	}
+	return kept
+}
+
+// candidate is a token that truncation may keep.
+type candidate struct {
+	id     int32
+	weight float32
+}
+
+// candidates is a heap, the heaviest on top.
+type candidates []candidate
+
+func (c candidates) Len() int { return len(c) }
+func (c candidates) Less(i, j int) bool {
+	return c[i].weight > c[j].weight || c[i].weight == c[j].weight && c[i].id < c[j].id
+}
+func (c candidates) Swap(i, j int) { c[i], c[j] = c[j], c[i] }
+
+// Push is of heap.Interface.
+func (c *candidates) Push(x any) { *c = append(*c, x.(candidate)) }
+
+// Pop is of heap.Interface.
+func (c *candidates) Pop() any {
+	old := *c
+	last := old[len(old)-1]
+	*c = old[:len(old)-1]
+	return last
+}
+
+// top are the n most likely tokens.
+func top(logits []float32, lse float32, n int) []Likely {
+	if n == 0 {
+		return nil
+	}
+	var out []Likely
+	for i, x := range logits {
+		if len(out) == n && x <= out[n-1].LogProb {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(out, x, func(l Likely, x float32) int {
+			if l.LogProb >= x {
+				return -1
+			}
+			return 1
+		})
+		out = slices.Insert(out, at, Likely{ID: int32(i), LogProb: x}) //nolint:gosec // a token id
+		out = out[:min(len(out), n)]
+	}
+	for i := range out {
+		out[i].LogProb = gpu.LogProb(out[i].LogProb, 1, lse)
+	}
+	return out
+}
+
+// uniform is the random number in [0,1) of a place, a function of seed and place
+// alone.
+func uniform(seed uint64, place int) float64 {
+	x := mix(mix(seed) + uint64(place)) //nolint:gosec // a count
+	return float64(x>>11) / (1 << 53)
+}
+
+// mix is the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// exp is e^x for x <= 0, within 3e-7 relative; 0 below -87. It is a sixth of the
+// cost of math.Exp, which would be a tenth of a decode step on a large vocabulary.
+func exp(x float32) float32 {
+	if x < -87 {
+		return 0
+	}
+	whole := math.Floor(float64(x) * math.Log2E)
+	f := float32(float64(x) - whole*math.Ln2)
+	// Taylor to the seventh degree on [0, ln 2).
+	p := 1 + f*(1+f*(0.5+f*(1./6+f*(1./24+f*(1./120+f*(1./720+f*(1./5040)))))))
+	return p * math.Float32frombits(uint32(127+int32(whole))<<23)
+}

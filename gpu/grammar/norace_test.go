@@ -1,0 +1,5 @@
+//go:build !race
+
+package grammar_test
+
+const raceEnabled = false
