@@ -14,6 +14,7 @@ type Options struct {
 	Mode    gpu.Mode
 	Threads int    // 0: GOMAXPROCS
 	Kernels string // "avx512", "avx2" or "go"; "": the fastest that this machine has
+	Memory  int64  // most bytes that Alloc gives out at a time; 0: no bound
 }
 
 // Device is a CPU.
@@ -21,7 +22,11 @@ type Device struct {
 	mode gpu.Mode
 	k    kernels
 	pool *pool
+
+	budget, allocated int64
 }
+
+var _ gpu.Device = (*Device)(nil)
 
 // New makes a device. Close ends its threads.
 func New(o Options) (*Device, error) {
@@ -36,7 +41,7 @@ func New(o Options) (*Device, error) {
 	var names []string
 	for _, k := range all {
 		if o.Kernels == "" || o.Kernels == k.name {
-			return &Device{mode: o.Mode, k: k, pool: newPool(threads)}, nil
+			return &Device{mode: o.Mode, k: k, pool: newPool(threads), budget: o.Memory}, nil
 		}
 		names = append(names, k.name)
 	}

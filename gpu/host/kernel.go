@@ -15,6 +15,7 @@ type kernels struct {
 	f32   []tileFunc // [m] is the tile of height m, B in float32
 	bf16  []tileFunc // B in packed bfloat16
 	half  []tileFunc // B in float32, 16 columns: a chunk of keys
+	loops
 }
 
 // chunk is the columns of a half tile.
@@ -23,7 +24,7 @@ const chunk = 16
 // goKernels is plain Go. It rounds after every product, where the others fuse.
 func goKernels() kernels {
 	const rows = 4
-	k := kernels{name: "go", rows: rows, width: chunk}
+	k := kernels{name: "go", rows: rows, width: chunk, loops: goLoops()}
 	for m := range rows + 1 {
 		f32 := func(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int) {
 			for i := range m {

@@ -31,6 +31,8 @@ const (
 	scratchS
 	scratchO
 	scratchG
+	scratchDK
+	scratchDV
 	scratches
 )
 

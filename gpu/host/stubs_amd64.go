@@ -164,6 +164,83 @@ func avx512HalfTiles() []tileFunc {
 }
 
 //go:noescape
+func avx512Add(n int, y, a, b *float32)
+
+//go:noescape
+func avx512AddScaled(n int, y, x *float32, s float32)
+
+//go:noescape
+func avx512Scale(n int, y, x *float32, s float32)
+
+//go:noescape
+func avx512ScaleBy(n int, y, x, w *float32, s float32)
+
+//go:noescape
+func avx512NormBackward(n int, dx, dy, w, x *float32, s, c float32)
+
+//go:noescape
+func avx512AddProduct(n int, y, a, b *float32, s float32)
+
+//go:noescape
+func avx512Turn(n int, a, b, cos, sin *float32, sign float32)
+
+//go:noescape
+func avx512SwiGLU(n int, h, gate, up *float32)
+
+//go:noescape
+func avx512SwiGLUBackward(n int, dgate, dup, dh, gate, up *float32)
+
+//go:noescape
+func avx512LogitGrad(n int, z *float32, scale, lse, c0, c1 float32)
+
+//go:noescape
+func avx512ScoreGrad(n int, s, dp *float32, scale, lse, delta float32)
+
+//go:noescape
+func avx512AdamW(n int, p, grad, m, v *float32, gradScale, beta1, rest1, beta2, rest2, keep, rate, unbias2, eps float32)
+
+//go:noescape
+func avx512Dot(n int, x, y *float32) (sum float32)
+
+//go:noescape
+func avx512Dot3(n int, x, y, z *float32) (sum float32)
+
+//go:noescape
+func avx512Max(n int, x *float32) (top float32)
+
+//go:noescape
+func avx512ExpSum(n int, x *float32, scale, top float32) (sum, moment float32)
+
+//go:noescape
+func avx512Softmax(rows int, s *float32, valid *int32, state, acc *float32, d int, scale float32)
+
+//go:noescape
+func avx512Transpose(blocks int, src *float32, lds int, dst *float32, ldd int)
+
+func avx512Loops() loops {
+	return loops{
+		add:            avx512Add,
+		addScaled:      avx512AddScaled,
+		scale:          avx512Scale,
+		scaleBy:        avx512ScaleBy,
+		normBackward:   avx512NormBackward,
+		addProduct:     avx512AddProduct,
+		turn:           avx512Turn,
+		swiGLU:         avx512SwiGLU,
+		swiGLUBackward: avx512SwiGLUBackward,
+		logitGrad:      avx512LogitGrad,
+		scoreGrad:      avx512ScoreGrad,
+		adamW:          avx512AdamW,
+		dot:            avx512Dot,
+		dot3:           avx512Dot3,
+		max:            avx512Max,
+		expSum:         avx512ExpSum,
+		softmax:        avx512Softmax,
+		transpose:      avx512Transpose,
+	}
+}
+
+//go:noescape
 func avx2F321(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
 
 //go:noescape
@@ -218,5 +295,82 @@ func avx2BF16Tiles() []tileFunc {
 		4: avx2BF164,
 		5: avx2BF165,
 		6: avx2BF166,
+	}
+}
+
+//go:noescape
+func avx2Add(n int, y, a, b *float32)
+
+//go:noescape
+func avx2AddScaled(n int, y, x *float32, s float32)
+
+//go:noescape
+func avx2Scale(n int, y, x *float32, s float32)
+
+//go:noescape
+func avx2ScaleBy(n int, y, x, w *float32, s float32)
+
+//go:noescape
+func avx2NormBackward(n int, dx, dy, w, x *float32, s, c float32)
+
+//go:noescape
+func avx2AddProduct(n int, y, a, b *float32, s float32)
+
+//go:noescape
+func avx2Turn(n int, a, b, cos, sin *float32, sign float32)
+
+//go:noescape
+func avx2SwiGLU(n int, h, gate, up *float32)
+
+//go:noescape
+func avx2SwiGLUBackward(n int, dgate, dup, dh, gate, up *float32)
+
+//go:noescape
+func avx2LogitGrad(n int, z *float32, scale, lse, c0, c1 float32)
+
+//go:noescape
+func avx2ScoreGrad(n int, s, dp *float32, scale, lse, delta float32)
+
+//go:noescape
+func avx2AdamW(n int, p, grad, m, v *float32, gradScale, beta1, rest1, beta2, rest2, keep, rate, unbias2, eps float32)
+
+//go:noescape
+func avx2Dot(n int, x, y *float32) (sum float32)
+
+//go:noescape
+func avx2Dot3(n int, x, y, z *float32) (sum float32)
+
+//go:noescape
+func avx2Max(n int, x *float32) (top float32)
+
+//go:noescape
+func avx2ExpSum(n int, x *float32, scale, top float32) (sum, moment float32)
+
+//go:noescape
+func avx2Softmax(rows int, s *float32, valid *int32, state, acc *float32, d int, scale float32)
+
+//go:noescape
+func avx2Transpose(blocks int, src *float32, lds int, dst *float32, ldd int)
+
+func avx2Loops() loops {
+	return loops{
+		add:            avx2Add,
+		addScaled:      avx2AddScaled,
+		scale:          avx2Scale,
+		scaleBy:        avx2ScaleBy,
+		normBackward:   avx2NormBackward,
+		addProduct:     avx2AddProduct,
+		turn:           avx2Turn,
+		swiGLU:         avx2SwiGLU,
+		swiGLUBackward: avx2SwiGLUBackward,
+		logitGrad:      avx2LogitGrad,
+		scoreGrad:      avx2ScoreGrad,
+		adamW:          avx2AdamW,
+		dot:            avx2Dot,
+		dot3:           avx2Dot3,
+		max:            avx2Max,
+		expSum:         avx2ExpSum,
+		softmax:        avx2Softmax,
+		transpose:      avx2Transpose,
 	}
 }

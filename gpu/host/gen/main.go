@@ -28,14 +28,26 @@ func generate() map[string][]byte {
 	stubs := &stubs{}
 	for _, s := range []isa{avx512(), avx2()} {
 		for _, t := range s.tiles {
-			a := newAsm()
+			a := newAsm(s.name)
 			for rows := 1; rows <= s.rows; rows++ {
-				stubs.add(a.tile(s, t, rows), tileParams)
+				stubs.add(a.tile(s, t, rows), "("+tileParams+")")
 			}
 			files[fmt.Sprintf("tile_%s_%s_amd64.s", s.name, strings.ToLower(t.name))] = a.bytes()
-			stubs.table(s, t)
+			stubs.tiles(s, t)
 		}
+		a := newAsm(s.name)
+		for _, l := range loops() {
+			a.kernel(s, l)
+			stubs.add(s.name+l.name, l.signature())
+		}
+		a.softmax(s)
+		stubs.add(s.name+"Softmax", softmaxParams)
+		a.transpose(s)
+		stubs.add(s.name+"Transpose", transposeParams)
+		files[fmt.Sprintf("loop_%s_amd64.s", s.name)] = a.bytes()
+		stubs.loops(s)
 	}
 	files["stubs_amd64.go"] = stubs.bytes()
+	files["loops.go"] = loopTypes()
 	return files
 }

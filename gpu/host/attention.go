@@ -1,0 +1,291 @@
+package host
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"unsafe"
+
+	"understudy/gpu"
+)
+
+// Attention walks the keys of a query row in chunks of 16 (a page) from position 0, with an
+// online softmax over the chunks. A row's arithmetic is its own: scores are chains over D,
+// weighted values chains over the keys, and a row for which a chunk holds nothing is left as
+// it was. So rows may be taken together in any way without changing a bit: rows of a
+// sequence in training, rows of all sequences that share a page in generation.
+
+// query is a row of queries and its place among the keys.
+type query struct {
+	row      int     // of Q and Out
+	position int32   // attends to positions 0..position
+	pages    []int32 // page ids up to its own; nil when keys lie in order
+}
+
+// attention is one call, training or generation.
+type attention struct {
+	gpu.Heads
+	scale     float32
+	out, q    []float32
+	k, v, lse []float32 // lse may be nil
+	width     int       // D rounded up to whole registers
+}
+
+// queryBlock is the tokens of a sequence that one task takes: enough to make turning the
+// keys cheap, few enough to share a long sequence between the threads.
+const queryBlock = 128
+
+// Attend is causal attention within packed sequences.
+func (d *Device) Attend(t gpu.Attention) {
+	a := newAttention(t.Heads, t.Scale, t.Out, t.Q, t.K, t.V)
+	a.lse = floats(t.LSE)
+	blocks := sequenceBlocks(ints(t.Starts))
+	d.pool.run(len(blocks)*a.G, func(w *worker, task int) {
+		b, g := blocks[task/a.G], task%a.G
+		rows := make([]query, 0, b.end-b.from)
+		for t := b.from; t < b.end; t++ {
+			rows = append(rows, query{row: t, position: int32(t - b.start)})
+		}
+		d.attend(w, a, g, rows, func(_ int32, i int) int { return b.start + i*gpu.PageSize })
+	})
+}
+
+// sequenceBlock is rows from..end-1 of the sequence that starts at row start.
+type sequenceBlock struct{ start, from, end int }
+
+func sequenceBlocks(starts []int32) []sequenceBlock {
+	var blocks []sequenceBlock
+	for from := 0; from < len(starts); {
+		end := from + 1
+		for end < len(starts) && starts[end] == starts[from] && end < from+queryBlock {
+			end++
+		}
+		blocks = append(blocks, sequenceBlock{int(starts[from]), from, end})
+		from = end
+	}
+	slices.Reverse(blocks) // the last of a sequence costs most
+	return blocks
+}
+
+// AttendPaged is causal attention over the arena.
+func (d *Device) AttendPaged(p gpu.PagedAttention) {
+	a := newAttention(p.Heads, p.Scale, p.Out, p.Q, p.K, p.V)
+	rows := pagedQueries(p)
+	each := min(queryBlock, max(4, (len(rows)*a.G+2*len(d.pool.workers)-1)/(2*len(d.pool.workers))))
+	blocks := (len(rows) + each - 1) / each
+	d.pool.run(blocks*a.G, func(w *worker, task int) {
+		block := rows[task/a.G*each : min(len(rows), (task/a.G+1)*each)]
+		d.attend(w, a, task%a.G, block, func(page int32, _ int) int { return int(page) * gpu.PageSize })
+	})
+}
+
+// pagedQueries sorts rows so that those that share pages stand together.
+func pagedQueries(p gpu.PagedAttention) []query {
+	tables, positions := ints(p.Tables), ints(p.Positions)
+	rows := make([]query, 0, len(positions))
+	for r, s := range ints(p.Sequences) {
+		pages := tables[int(s)*p.P:][:positions[r]/gpu.PageSize+1]
+		rows = append(rows, query{row: r, position: positions[r], pages: pages})
+	}
+	slices.SortStableFunc(rows, func(a, b query) int {
+		if unsafe.SliceData(a.pages) == unsafe.SliceData(b.pages) {
+			return cmp.Compare(a.position, b.position)
+		}
+		return cmp.Or(slices.Compare(a.pages, b.pages), cmp.Compare(a.position, b.position))
+	})
+	return rows
+}
+
+func newAttention(h gpu.Heads, scale float32, out, q, k, v gpu.Buffer) attention {
+	a := attention{Heads: h, scale: scale, out: floats(out), q: floats(q), k: floats(k), v: floats(v)}
+	a.width = (h.D + chunk - 1) / chunk * chunk
+	return a
+}
+
+// group is the query heads of a key/value head.
+func (a attention) group() int { return a.H / a.G }
+
+// attend lets the query heads of key/value head g of some rows attend. Rows that share their
+// first pages stand together, shorter ones first. slot gives the first slot of a row's i-th
+// chunk.
+func (d *Device) attend(w *worker, a attention, g int, rows []query, slot func(page int32, i int) int) {
+	s := newSoftmaxState(w, a, g, rows)
+	last := int32(0)
+	for _, r := range rows {
+		last = max(last, r.position)
+	}
+	for i := 0; i <= int(last)/chunk; i++ {
+		for from := 0; from < len(rows); {
+			if int(rows[from].position) < i*chunk {
+				from++
+				continue
+			}
+			end := from + 1
+			for end < len(rows) && samePage(rows[from], rows[end], i) {
+				end++
+			}
+			d.attendChunk(w, a, g, s, [2]int{from, end}, i, slot(page(rows[from], i), i))
+			from = end
+		}
+	}
+	s.finish(d, a, g)
+}
+
+func page(q query, i int) int32 {
+	if q.pages == nil {
+		return 0
+	}
+	return q.pages[i]
+}
+
+func samePage(a, b query, i int) bool {
+	return int(b.position) >= i*chunk && page(a, i) == page(b, i)
+}
+
+// softmaxState is what has been summed for rows × heads of the group, in that order.
+type softmaxState struct {
+	rows  []query
+	q     []float32 // (rows·group, width) queries
+	acc   []float32 // (rows·group, width) Σ weight·value
+	state []float32 // (rows·group, 2) greatest score, Σ weight
+	valid []int32   // (rows·group) how many keys of the chunk count
+}
+
+func newSoftmaxState(w *worker, a attention, g int, rows []query) *softmaxState {
+	n := len(rows) * a.group()
+	s := &softmaxState{
+		rows: rows, q: w.floats(scratchQ, n*a.width), acc: w.floats(scratchO, n*a.width),
+		state: w.floats(scratchG, 2*n), valid: make([]int32, n),
+	}
+	for i := range n {
+		s.state[2*i], s.state[2*i+1] = float32(math.Inf(-1)), 0
+		copy(s.q[i*a.width:], a.query(a.q, rows[i/a.group()].row, g, i%a.group()))
+	}
+	return s
+}
+
+// query is the vector of head i of group g in a row of x (R,H,D).
+func (a attention) query(x []float32, row, g, i int) []float32 {
+	from := (row*a.H + g*a.group() + i) * a.D
+	return x[from : from+a.D]
+}
+
+// attendChunk adds the chunk i, whose keys lie from slot on, to rows[0]..rows[1]-1.
+func (d *Device) attendChunk(w *worker, a attention, g int, s *softmaxState, rows [2]int, i, slot int) {
+	keys, first, load := 0, i*chunk, 1
+	if i == 0 {
+		load = 0
+	}
+	for r := rows[0]; r < rows[1]; r++ {
+		n := min(chunk, int(s.rows[r].position)+1-first)
+		keys = max(keys, n)
+		for h := range a.group() {
+			s.valid[r*a.group()+h] = int32(n)
+		}
+	}
+	kT := w.floats(scratchK, a.D*chunk)
+	a.turnKeys(d, w, kT, slot, g, keys)
+	v, ldv := a.values(w, slot, g, keys)
+	from, n := rows[0]*a.group(), (rows[1]-rows[0])*a.group()
+	scores, parts := w.floats(scratchS, n*chunk), split(n, d.k.rows)
+	for t, row := 0, 0; t < parts.parts; t++ {
+		m := parts.size(t)
+		d.k.half[m](a.D, &s.q[(from+row)*a.width], 4*a.width, 4, unsafe.Pointer(&kT[0]), 4*chunk, &scores[row*chunk], 4*chunk, 0)
+		row += m
+	}
+	acc := s.acc[from*a.width:]
+	d.k.softmax(n, &scores[0], &s.valid[from], &s.state[2*from], &acc[0], a.width, a.scale)
+	d.multiplySmall(smallProduct{
+		m: n, n: a.width, k: keys, a: scores, rs: chunk, cs: 1,
+		b: v, ldb: ldv, c: acc, ldc: a.width, load: load,
+	})
+}
+
+// turnKeys writes the keys of a chunk as (D,16), those past the last as zero.
+func (a attention) turnKeys(d *Device, w *worker, kT []float32, slot, g, keys int) {
+	stride := a.G * a.D
+	k := a.k[slot*stride+g*a.D:]
+	if keys < chunk || a.D%8 != 0 {
+		padded := w.floats(scratchV, chunk*a.width)
+		clear(padded)
+		copyRows(padded, a.width, k, stride, keys, a.D)
+		k, stride = padded, a.width
+	}
+	d.turn(kT, chunk, k, stride, chunk, a.D)
+}
+
+// turn writes src (rows,cols), rows lds apart, as dst (cols,rows), rows ldd apart.
+func (d *Device) turn(dst []float32, ldd int, src []float32, lds, rows, cols int) {
+	eights := cols / 8
+	for i := 0; i < rows; i += 8 {
+		whole := 0
+		if rows-i >= 8 && eights > 0 {
+			_, _ = src[(i+7)*lds+8*eights-1], dst[(8*eights-1)*ldd+i+7]
+			d.k.transpose(eights, &src[i*lds], 4*lds, &dst[i], 4*ldd)
+			whole = 8 * eights
+		}
+		for j := i; j < min(i+8, rows); j++ {
+			for p := whole; p < cols; p++ {
+				dst[p*ldd+j] = src[j*lds+p]
+			}
+		}
+	}
+}
+
+// values is the values of a chunk as rows of whole registers, and their distance.
+func (a attention) values(w *worker, slot, g, keys int) (v []float32, ldv int) {
+	stride := a.G * a.D
+	v = a.v[slot*stride+g*a.D:]
+	if a.width == a.D {
+		return v, stride
+	}
+	padded := w.floats(scratchV, chunk*a.width)
+	clear(padded)
+	copyRows(padded, a.width, v, stride, keys, a.D)
+	return padded, a.width
+}
+
+// finish divides by the sums of weights and writes the rows out.
+func (s *softmaxState) finish(d *Device, a attention, g int) {
+	for i := range s.valid {
+		row, h := s.rows[i/a.group()].row, i%a.group()
+		out, sum := a.query(a.out, row, g, h), s.state[2*i+1]
+		d.k.scale(a.D, &out[0], &s.acc[i*a.width], 1/sum)
+		if a.lse != nil {
+			a.lse[row*a.H+g*a.group()+h] = float32(float64(s.state[2*i]) + math.Log(float64(sum)))
+		}
+	}
+}
+
+// smallProduct is C (m,n) = or += A·B, n whole registers of 16 and B's rows ldb apart.
+type smallProduct struct {
+	m, n, k int
+	a       []float32
+	rs, cs  int
+	b       []float32
+	ldb     int
+	c       []float32
+	ldc     int
+	load    int // 1: +=
+}
+
+// multiplySmall is a product on one thread with nothing packed.
+func (d *Device) multiplySmall(x smallProduct) {
+	if x.k == 0 {
+		return
+	}
+	_, _, _ = x.a[(x.m-1)*x.rs+(x.k-1)*x.cs], x.b[(x.k-1)*x.ldb+x.n-1], x.c[(x.m-1)*x.ldc+x.n-1]
+	parts := split(x.m, d.k.rows)
+	for j := 0; j < x.n; {
+		tiles, width := d.k.f32, d.k.width
+		if x.n-j < width {
+			tiles, width = d.k.half, chunk
+		}
+		for t, row := 0, 0; t < parts.parts; t++ {
+			m := parts.size(t)
+			tiles[m](x.k, &x.a[row*x.rs], 4*x.rs, 4*x.cs, unsafe.Pointer(&x.b[j]), 4*x.ldb, &x.c[row*x.ldc+j], 4*x.ldc, x.load)
+			row += m
+		}
+		j += width
+	}
+}

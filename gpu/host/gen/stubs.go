@@ -1,0 +1,59 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"go/format"
+	"strings"
+)
+
+// stubs collects the Go declarations of the functions in assembler.
+type stubs struct{ buf bytes.Buffer }
+
+func (s *stubs) add(name, signature string) {
+	fmt.Fprintf(&s.buf, "\n//go:noescape\nfunc %s%s\n", name, signature)
+}
+
+// tiles writes a function that lists the tiles of one shape by height.
+func (s *stubs) tiles(i isa, t tile) {
+	fmt.Fprintf(&s.buf, "\nfunc %s() []tileFunc {\n\treturn []tileFunc{", tileName(i, t, 0))
+	for rows := 1; rows <= i.rows; rows++ {
+		fmt.Fprintf(&s.buf, "\n\t\t%d: %s,", rows, tileName(i, t, rows))
+	}
+	s.buf.WriteString("\n\t}\n}\n")
+}
+
+// loops writes a function that lists the loops of one instruction set.
+func (s *stubs) loops(i isa) {
+	fmt.Fprintf(&s.buf, "\nfunc %sLoops() loops {\n\treturn loops{", i.name)
+	for _, l := range loops() {
+		fmt.Fprintf(&s.buf, "\n\t\t%s: %s%s,", field(l.name), i.name, l.name)
+	}
+	fmt.Fprintf(&s.buf, "\n\t\tsoftmax: %sSoftmax,\n\t\ttranspose: %sTranspose,\n\t}\n}\n", i.name, i.name)
+}
+
+func (s *stubs) bytes() []byte {
+	return goFile("import \"unsafe\"\n" + s.buf.String())
+}
+
+// loopTypes declares the table of loops, which plain Go fills too.
+func loopTypes() []byte {
+	var buf strings.Builder
+	buf.WriteString("// loops are the loops over rows for one instruction set; n > 0. gen/loops.go has the\n// formulas.\ntype loops struct {\n")
+	for _, l := range loops() {
+		fmt.Fprintf(&buf, "\t%s func%s\n", field(l.name), l.signature())
+	}
+	fmt.Fprintf(&buf, "\tsoftmax func%s\n\ttranspose func%s\n}\n", softmaxParams, transposeParams)
+	return goFile(buf.String())
+}
+
+// field is the name of a loop in the table.
+func field(name string) string { return strings.ToLower(name[:1]) + name[1:] }
+
+func goFile(text string) []byte {
+	out, err := format.Source([]byte(header + "package host\n\n" + text))
+	if err != nil {
+		panic(err) // a fault of this program
+	}
+	return out
+}

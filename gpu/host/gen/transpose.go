@@ -1,0 +1,55 @@
+package main
+
+import "fmt"
+
+// transposeParams turns 8 rows of 8·blocks elements into 8·blocks rows of 8. Strides are in
+// bytes.
+const (
+	transposeParams = "(blocks int, src *float32, lds int, dst *float32, ldd int)"
+	transposeArgs   = 5 * 8
+)
+
+// transpose writes the kernel on 256-bit registers, which both instruction sets have.
+func (a *asm) transpose(s isa) {
+	a.text(s.name+"Transpose", transposeParams[1:len(transposeParams)-1], transposeArgs)
+	for _, arg := range [][2]string{
+		{"blocks+0(FP)", "CX"},
+		{"src+8(FP)", "R8"},
+		{"lds+16(FP)", "R9"},
+		{"dst+24(FP)", "DX"},
+		{"ldd+32(FP)", "SI"},
+	} {
+		a.op("MOVQ", arg[0], arg[1])
+	}
+	a.op("LEAQ", "(R9)(R9*2)", "R10")
+	a.op("LEAQ", "(R8)(R9*4)", "R11")
+	a.label("block")
+	y := func(i int) string { return fmt.Sprintf("Y%d", i) }
+	for i := range 8 {
+		a.op("VMOVUPS", rowAddress(i), y(i))
+	}
+	for i := 0; i < 8; i += 2 { // pairs of rows, by words
+		a.op("VUNPCKLPS", y(i+1), y(i), y(8+i))
+		a.op("VUNPCKHPS", y(i+1), y(i), y(9+i))
+	}
+	for i := 0; i < 8; i += 4 { // fours of rows, by pairs of words
+		a.op("VSHUFPS", "$0x44", y(10+i), y(8+i), y(i))
+		a.op("VSHUFPS", "$0xee", y(10+i), y(8+i), y(i+1))
+		a.op("VSHUFPS", "$0x44", y(11+i), y(9+i), y(i+2))
+		a.op("VSHUFPS", "$0xee", y(11+i), y(9+i), y(i+3))
+	}
+	for i := range 4 { // eights of rows, by halves
+		a.op("VPERM2F128", "$0x20", y(4+i), y(i), y(8+i))
+		a.op("VPERM2F128", "$0x31", y(4+i), y(i), y(12+i))
+	}
+	for i := range 8 {
+		a.op("VMOVUPS", y(8+i), "(DX)")
+		a.op("ADDQ", "SI", "DX")
+	}
+	a.op("ADDQ", "$32", "R8")
+	a.op("ADDQ", "$32", "R11")
+	a.op("DECQ", "CX")
+	a.op("JNZ", "block")
+	a.op("VZEROUPPER")
+	a.op("RET")
+}
