@@ -88,6 +88,7 @@ type Config struct {
 	Clock         time.Time
 	Tools         map[string]ToolConfig // by tool name; others are as the server declares them
 	Only          []string              // tools to offer; nil = all
+	Declared      []audit.Tool          // tools that the server has and does not list
 	Probes        []Probe
 	Tasks         []Task
 	Timeout       time.Duration // of one call; 30 s
@@ -177,6 +178,11 @@ func (e *Environment) connect(ctx context.Context) error {
 // declare makes the tool list from what is offered and what is declared.
 func (e *Environment) declare(offered []audit.Tool) error {
 	e.effects = make(map[string]audit.Effect, len(offered))
+	for _, d := range e.config.Declared {
+		if !slices.ContainsFunc(offered, func(t audit.Tool) bool { return t.Name == d.Name }) {
+			offered = append(slices.Clip(offered), d)
+		}
+	}
 	for _, tool := range offered {
 		if len(e.config.Only) > 0 && !slices.Contains(e.config.Only, tool.Name) {
 			continue

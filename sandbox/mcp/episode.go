@@ -59,7 +59,7 @@ func (e *episode) Call(ctx context.Context, tool string, arguments json.RawMessa
 	if response == nil {
 		return adapter.Reply{}, c.explain(orLost(err))
 	}
-	reply, note := e.server.reader.read(tool, response)
+	reply, note := read(e.server.reader, tool, response)
 	if note != "" {
 		e.server.note(note)
 	}

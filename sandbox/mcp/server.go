@@ -40,7 +40,7 @@ func New(ctx context.Context, spec Spec, config adapter.Config) (*adapter.Enviro
 			Hint: `write command: ["python3", "server.py"] or url: http://127.0.0.1:8000/mcp`,
 		}
 	}
-	r, err := newReader()
+	r, err := adapter.NewResultReader()
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func New(ctx context.Context, spec Spec, config adapter.Config) (*adapter.Enviro
 // server is a mounted MCP server: adapter.Server.
 type server struct {
 	spec   Spec
-	reader *reader
+	reader *adapter.ResultReader
 
 	tools []audit.Tool
 	info  *extensionInfo // nil: the server has no extension

@@ -85,14 +85,12 @@ type answer struct {
 	Tasks    []audit.Task       `json:"tasks,omitempty"`
 }
 
-// result is a tool's result as it stands on the wire.
+// result is what the adapter needs of a tool's result beside its content.
 type result struct {
 	Content []struct {
 		Type string  `json:"type"`
 		Text *string `json:"text"`
 	} `json:"content"`
-	Structured json.RawMessage            `json:"structuredContent"`
-	IsError    bool                       `json:"isError"`
-	Type       string                     `json:"resultType"`
-	Meta       map[string]json.RawMessage `json:"_meta"`
+	Type string                     `json:"resultType"`
+	Meta map[string]json.RawMessage `json:"_meta"`
 }
