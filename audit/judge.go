@@ -73,6 +73,10 @@ func (v *Verdict) mask(reason MaskReason, detail string) {
 	}
 }
 
+// Excuse takes a verdict out of every figure after it was judged, for a reason
+// that people gave.
+func (v *Verdict) Excuse(reason MaskReason, detail string) { v.mask(reason, detail) }
+
 func (j *judgement) masked(reason MaskReason, detail string) Verdict {
 	j.v.mask(reason, detail)
 	return j.v

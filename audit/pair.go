@@ -118,6 +118,7 @@ const (
 	MaskCapture             MaskReason = "capture_integrity"    // a recorded body that was cut or mixed
 	MaskUnobservable        MaskReason = "state_unobservable"   // φ only: a write whose effect cannot be seen
 	MaskNotSampled          MaskReason = "not_sampled"          // π decided against it
+	MaskNoise               MaskReason = "noise"                // it differs only where somebody marked noise
 	MaskOverLimit           MaskReason = "over_limit"           // more calls in one message than are audited; Repeats counts them
 	MaskOverBudget          MaskReason = "over_budget"          // the sandbox seconds of the training step are used up
 )
@@ -136,7 +137,7 @@ func MaskReasons() []MaskReason {
 	return []MaskReason{
 		MaskSandboxFault, MaskSandboxUnknown, MaskSandboxUnavailable, MaskRehearseUnavailable,
 		MaskReferenceInvalid, MaskKnownDefect, MaskTransient, MaskHistory, MaskUnrepresentable,
-		MaskOversize, MaskCapture, MaskUnobservable, MaskNotSampled, MaskOverLimit, MaskOverBudget,
+		MaskOversize, MaskCapture, MaskUnobservable, MaskNotSampled, MaskNoise, MaskOverLimit, MaskOverBudget,
 	}
 }
 
@@ -147,7 +148,7 @@ func (r MaskReason) Infrastructure() bool {
 	case MaskSandboxFault, MaskSandboxUnknown, MaskSandboxUnavailable, MaskRehearseUnavailable:
 		return true
 	case MaskReferenceInvalid, MaskKnownDefect, MaskTransient, MaskHistory, MaskUnrepresentable,
-		MaskOversize, MaskCapture, MaskUnobservable, MaskNotSampled, MaskOverLimit, MaskOverBudget,
+		MaskOversize, MaskCapture, MaskUnobservable, MaskNotSampled, MaskNoise, MaskOverLimit, MaskOverBudget,
 		MaskHeldOut, MaskCanary, MaskNotRehearsal, MaskCascaded, MaskConflict:
 		return false
 	}

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"understudy/audit"
+	"understudy/audit/stat"
 )
 
 // keptSamples is how many examples of one kind of difference a run keeps.
@@ -117,6 +118,23 @@ func (c *counts) add(m member) {
 		c.addOutcome(m)
 		c.addAnswer(m)
 		c.addEffect(m)
+	}
+}
+
+// negate turns what was added into what is taken away. Examples are no sums:
+// they are dropped.
+func (c *counts) negate() {
+	for _, r := range c.rollups {
+		r.pairs = -r.pairs
+		for name, s := range r.counters {
+			r.counters[name] = stat.Cluster{N: -s.N, Weight: -s.Weight, Sum: -s.Sum, SumSq: -s.SumSq}
+		}
+	}
+	for _, s := range c.cells {
+		s.n, s.repeats, s.unobservable, s.weight = -s.n, -s.repeats, -s.unobservable, -s.weight
+	}
+	for _, s := range c.leaves {
+		s.pairs, s.leaves, s.weight, s.samples, s.severity, s.last = -s.pairs, -s.leaves, -s.weight, nil, 0, 0
 	}
 }
 

@@ -229,7 +229,7 @@ func (l *Ledger) Findings(ctx context.Context, run string, limit int) ([]audit.F
 	rows, err := l.pool.Query(ctx, `
 		SELECT environment, tool, pattern, kind, max(severity), sum(pairs)::bigint
 		FROM leaf WHERE run = $1
-		GROUP BY environment, tool, pattern, kind
+		GROUP BY environment, tool, pattern, kind HAVING sum(pairs) > 0
 		ORDER BY max(severity) DESC, sum(pairs) DESC, environment, tool, pattern, kind LIMIT $2`, id, limit)
 	if err != nil {
 		return nil, infrastructure(fmt.Errorf("read findings: %w", err))

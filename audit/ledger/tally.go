@@ -94,7 +94,7 @@ func tallyOutcomes(ctx context.Context, from querier, run int32, tally *audit.Ta
 	rows, err := from.Query(ctx, `
 		SELECT environment, version, tool, mode, success, prompt_group,
 			actual, rehearsed, masked, severity, cascaded, n, weight, repeats
-		FROM cell WHERE run = $1`, run)
+		FROM cell WHERE run = $1 AND n > 0`, run)
 	if err != nil {
 		return fmt.Errorf("read cells: %w", err)
 	}
@@ -161,10 +161,11 @@ func tallyCounters(ctx context.Context, from querier, run int32, tally *audit.Ta
 // episode at a time.
 func tallyEpisodes(ctx context.Context, from querier, run int32, tally *audit.Tally) error {
 	rows, err := from.Query(ctx, `
-		SELECT a.episode, p.environment, p.version, p.mode, e.prompt_group, e.executed, e.reported, a.probe, a.sample, p.severity, p.masked
+		SELECT a.episode, p.environment, p.version, p.mode, e.prompt_group, e.executed, e.reported, a.probe, a.sample, p.severity, coalesce(m.masked, p.masked)
 		FROM action a
 		JOIN pair p ON p.key = a.key AND p.result = a.result
 		JOIN episode e ON e.run = a.run AND e.id = a.episode
+		LEFT JOIN run_pair m ON m.run = a.run AND m.key = a.key
 		WHERE a.run = $1
 		ORDER BY a.episode, a.step, a.probe, a.sample, a.attempt, a.ordinal`, run)
 	if err != nil {

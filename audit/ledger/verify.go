@@ -119,7 +119,13 @@ func checks() []check {
 		{"a kind of difference keeps as many samples as it has pairs, at most five", `
 			SELECT format('leaf %s of run %s has %s pairs and %s samples', l.id, l.run, l.pairs, count(s.slot))
 			FROM leaf l LEFT JOIN leaf_sample s ON s.leaf = l.id
-			GROUP BY l.id HAVING count(s.slot) <> least(l.pairs, 5)`},
+			GROUP BY l.id HAVING count(s.slot) > least(l.pairs, 5)
+				OR (count(s.slot) < least(l.pairs, 5) AND NOT EXISTS (SELECT FROM mark_run x WHERE x.run = l.run))`},
+		{"a call without a number that was judged is excused by a mark, and no other is", `
+			SELECT format('call %s of run %s is masked as %s', encode(m.key, 'hex'), m.run, m.masked)
+			FROM run_pair m JOIN pair p ON p.key = m.key AND p.result = m.result
+			LEFT JOIN excused x ON x.run = m.run AND x.key = m.key
+			WHERE (m.masked <> p.masked) <> (x.key IS NOT NULL)`},
 	}
 }
 

@@ -56,6 +56,9 @@ func (f *figuring) run(ctx context.Context, l *ledger.Ledger, log *slog.Logger) 
 }
 
 func refreshFigures(ctx context.Context, l *ledger.Ledger, rest map[string]time.Time) error {
+	if err := l.EndMarks(ctx); err != nil {
+		return err
+	}
 	stale, err := l.Stale(ctx)
 	if err != nil {
 		return err
@@ -64,6 +67,9 @@ func refreshFigures(ctx context.Context, l *ledger.Ledger, rest map[string]time.
 		began := time.Now()
 		if began.Before(rest[run]) {
 			continue
+		}
+		if err := l.ApplyMarks(ctx, run); err != nil {
+			return err
 		}
 		if err := l.Summarize(ctx, run); err != nil {
 			return err
