@@ -13,10 +13,11 @@ const maxNodes = 20_000
 
 // compiler turns subschemas into nodes, each once.
 type compiler struct {
-	doc     *document
-	nodes   map[string]*union
-	ignored map[string]bool
-	depth   int // of objects that are being told apart
+	vocabulary *Vocabulary
+	doc        *document
+	nodes      map[string]*union
+	ignored    map[string]bool
+	depth      int // of objects that are being told apart
 	// measured are nodes whose shortest text is found when all exist.
 	measured []measurable
 }
@@ -28,12 +29,12 @@ type measurable interface {
 }
 
 // compileSchema gives the node of a JSON Schema document.
-func compileSchema(raw []byte) (node, []string, error) {
+func compileSchema(v *Vocabulary, raw []byte) (node, []string, error) {
 	doc, err := parseSchema(raw)
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &compiler{doc: doc, nodes: map[string]*union{}, ignored: map[string]bool{}}
+	c := &compiler{vocabulary: v, doc: doc, nodes: map[string]*union{}, ignored: map[string]bool{}}
 	n, err := c.compile(conjunction{{at: "#", value: doc.root}})
 	if err != nil {
 		return nil, nil, err
@@ -113,9 +114,14 @@ func (c *compiler) addEnum(u *union, all conjunction, f facets) error {
 		if err != nil {
 			return err
 		}
-		if ok {
-			texts = append(texts, canonical(v))
+		if !ok {
+			continue
 		}
+		text := canonical(v)
+		if err := c.vocabulary.spells(text); err != nil {
+			return fmt.Errorf("schema at %s: %w", all[0].at, err)
+		}
+		texts = append(texts, text)
 	}
 	if len(texts) > 0 {
 		u.alternatives = append(u.alternatives, newLiteral(sortedTexts(texts)...))
@@ -189,6 +195,9 @@ func (c *compiler) addObject(u *union, all conjunction, f facets) error {
 		n, err := c.compile(f.members[name])
 		if err != nil {
 			return err
+		}
+		if err := c.vocabulary.spells(escapeKey(name)); err != nil {
+			return fmt.Errorf("schema at %s: %w", all[0].at, err)
 		}
 		members = append(members, member{key: escapeKey(name), value: n, required: slices.Contains(f.required, name)})
 	}

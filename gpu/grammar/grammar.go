@@ -17,7 +17,7 @@ type Grammar struct {
 
 // Part is one piece of a grammar, written one after another.
 type Part struct {
-	build func() (n node, ignored []string, err error)
+	build func(v *Vocabulary) (n node, ignored []string, err error)
 }
 
 // New compiles parts in sequence. Errors name the schema's place and keyword.
@@ -28,7 +28,7 @@ func New(v *Vocabulary, parts ...Part) (*Grammar, error) {
 	g := &Grammar{vocabulary: v, outlooks: outlooks{known: map[frame]*outlook{}}}
 	q := &sequence{}
 	for _, p := range parts {
-		n, ignored, err := p.build()
+		n, ignored, err := p.build(v)
 		if err != nil {
 			return nil, err
 		}
@@ -45,12 +45,12 @@ func (g *Grammar) Ignored() []string { return g.ignored }
 
 // Literal is the text itself.
 func Literal(s string) Part {
-	return Part{build: func() (node, []string, error) { return &word{text: s}, nil, nil }}
+	return Part{build: func(v *Vocabulary) (node, []string, error) { return &word{text: s}, nil, v.spells(s) }}
 }
 
 // Schema is JSON that the schema accepts.
 func Schema(raw json.RawMessage) Part {
-	return Part{build: func() (node, []string, error) { return compileSchema(raw) }}
+	return Part{build: func(v *Vocabulary) (node, []string, error) { return compileSchema(v, raw) }}
 }
 
 // JSON is any JSON value.
@@ -81,7 +81,7 @@ type Calls struct {
 
 // Tools is an answer that calls tools.
 func Tools(c Calls) Part {
-	return Part{build: func() (node, []string, error) {
+	return Part{build: func(v *Vocabulary) (node, []string, error) {
 		if len(c.Tools) == 0 || c.Before == "" {
 			return nil, nil, errors.New("grammar: tool calls need tools and a text that begins them")
 		}
@@ -92,8 +92,8 @@ func Tools(c Calls) Part {
 		if len(c.Before) < len(trigger) || c.Before[:len(trigger)] != trigger {
 			return nil, nil, fmt.Errorf("grammar: %q does not begin with %q", c.Before, trigger)
 		}
-		call, ignored, err := c.call()
-		if err != nil {
+		call, ignored, err := c.call(v)
+		if err = errors.Join(err, v.spells(c.Before+c.After+c.Between)); err != nil {
 			return nil, nil, err
 		}
 		if !c.Required {
@@ -110,7 +110,7 @@ func Tools(c Calls) Part {
 }
 
 // call is a choice between the tools, in the layout that chat templates use.
-func (c Calls) call() (node, []string, error) {
+func (c Calls) call(v *Vocabulary) (node, []string, error) {
 	u := &union{shortest: unreachable}
 	var ignored []string
 	for _, tool := range c.Tools {
@@ -118,8 +118,8 @@ func (c Calls) call() (node, []string, error) {
 		if len(schema) == 0 {
 			schema = json.RawMessage(`{"type":"object"}`)
 		}
-		arguments, skipped, err := compileSchema(schema)
-		if err != nil {
+		arguments, skipped, err := compileSchema(v, schema)
+		if err = errors.Join(err, v.spells(quote(tool.Name))); err != nil {
 			return nil, nil, fmt.Errorf("tool %s: %w", tool.Name, err)
 		}
 		for _, at := range skipped {

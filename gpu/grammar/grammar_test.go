@@ -324,8 +324,27 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: %v; want it to name %s (unsupported %v): %s", test.schema, err, test.names, test.unsupported, test.reason)
 		}
 	}
-	if _, err := grammar.NewVocabulary(tokens()[1:]); err == nil || !strings.Contains(err.Error(), "0x00") {
+	if _, err := grammar.NewVocabulary(tokens()[0x21:]); err == nil || !strings.Contains(err.Error(), "0x20") {
 		t.Errorf("a vocabulary without a byte: %v", err)
+	}
+}
+
+// Some vocabularies lack control characters; only what needs them is refused.
+func TestVocabularyThatLacksBytes(t *testing.T) {
+	t.Parallel()
+	all := tokens()
+	all[1], all[0xF1] = nil, nil
+	v, err := grammar.NewVocabulary(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := grammar.New(v, grammar.Object()); err != nil {
+		t.Error(err)
+	}
+	for _, part := range []grammar.Part{grammar.Literal("\x01"), grammar.Schema(json.RawMessage(`{"const":"\ud8ff\udfff"}`))} {
+		if _, err := grammar.New(v, part); err == nil || !strings.Contains(err.Error(), "cannot be written") {
+			t.Errorf("a text that has no tokens: %v", err)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 type Vocabulary struct {
 	size     int // ids are [0,size)
 	maxRunes int // characters that the longest token may complete
+	single   [256]bool
 	// The trie in preorder: a node's subtree is the nodes up to its end.
 	labels []byte
 	depths []int32
@@ -21,30 +22,40 @@ type Vocabulary struct {
 
 // NewVocabulary builds the trie of tokens, where tokens[id] are the bytes that id
 // stands for; nil where the id must never be sampled under a grammar (special
-// and unused ids). Each byte needs a token of its own, as byte-level BPE has:
-// otherwise a half-written text could not always be completed.
+// and unused ids). Printable ASCII and the bytes that continue characters need
+// tokens of their own, as byte-level BPE has: otherwise a half-written text could
+// not always be completed.
 func NewVocabulary(tokens [][]byte) (*Vocabulary, error) {
 	v := &Vocabulary{size: len(tokens), others: map[int32][]int32{}}
-	var single [256]bool
 	ids := make([]int32, 0, len(tokens))
 	for id, t := range tokens {
 		switch {
 		case len(t) == 0:
 			continue
 		case len(t) == 1:
-			single[t[0]] = true
+			v.single[t[0]] = true
 		}
 		v.maxRunes = max(v.maxRunes, utf8.RuneCount(t)+1)
 		ids = append(ids, int32(id)) //nolint:gosec // a vocabulary is far below 2^31
 	}
-	for b, has := range single {
-		if !has && b != 0xC0 && b != 0xC1 && b < 0xF5 { // the rest never occurs in UTF-8
+	for b, has := range v.single {
+		if needed := b >= 0x20 && b < 0x7F || b >= 0x80 && b < 0xC0; needed && !has {
 			return nil, fmt.Errorf("vocabulary of %d tokens: no token is the single byte 0x%02x", len(tokens), b)
 		}
 	}
 	slices.SortStableFunc(ids, func(a, b int32) int { return bytes.Compare(tokens[a], tokens[b]) })
 	v.build(tokens, ids)
 	return v, nil
+}
+
+// spells checks that a fixed text can be written at all.
+func (v *Vocabulary) spells(text string) error {
+	for i := range len(text) {
+		if !v.single[text[i]] {
+			return fmt.Errorf("%q cannot be written: no token is the single byte 0x%02x", text, text[i])
+		}
+	}
+	return nil
 }
 
 // Size is the number of ids.
