@@ -59,6 +59,27 @@ type Baseline struct {
 	Weight  float64 `json:"weight"`  // Σ w
 }
 
+// Next is the baselines of a later step: what these know counts decay times as
+// much, and what was seen since is added. Of nil it is the first step's.
+func (b *Baselines) Next(step int64, decay float64, seen []Baseline) *Baselines {
+	next := &Baselines{version: step, means: make(map[baselineKey]mean)}
+	if b != nil {
+		for key, m := range b.means {
+			next.means[key] = mean{m.sum * decay, m.n * decay}
+		}
+	}
+	for _, s := range seen {
+		if !finite(s.Sum) || !finite(s.Weight) {
+			continue
+		}
+		for _, key := range []baselineKey{{}, {outcome: s.Outcome}, {s.Tool, s.Outcome}} {
+			m := next.means[key]
+			next.means[key] = mean{m.sum + s.Sum, m.n + s.Weight}
+		}
+	}
+	return next
+}
+
 // MarshalJSON writes the baselines with their version, sorted.
 func (b *Baselines) MarshalJSON() ([]byte, error) {
 	w := baselinesJSON{Version: b.Version(), Means: []Baseline{}}

@@ -71,8 +71,8 @@ type Verdict struct {
 	Flags        []string          `json:"flags,omitempty"` // duplicate_key, approximate, oversize, state_unobservable, coerced, ...
 	Scores       Scores            `json:"scores"`
 	Evidence     Evidence          `json:"evidence"`
-	Claimed      diff.Patch        `json:"claimed,omitempty"` // state cells that the rehearsal says it changed; nil = not known
-	Rules        Digest            `json:"rules"`             // digest of envelope tables, path policy, echo maps and learned noise
+	Claimed      diff.Patch        `json:"claimed,omitzero"` // state cells that the rehearsal says it changed; nil = not known
+	Rules        Digest            `json:"rules"`            // digest of envelope tables, path policy, echo maps and learned noise
 }
 
 // Scored reports whether the verdict has numbers.

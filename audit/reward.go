@@ -21,6 +21,7 @@ const (
 type Reward struct {
 	Status       RewardStatus `json:"status"`
 	Reason       MaskReason   `json:"reason,omitempty"` // of a masked reward
+	Detail       string       `json:"detail,omitempty"` // what happened, for people
 	ID           Digest       `json:"id,omitzero"`      // of the payee: (run, policy, checkpoint, episode, step, sample, attempt)
 	Key          Digest       `json:"key"`              // of the pair: the audit's id
 	Episode      string       `json:"episode"`

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"container/list"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"sync"
@@ -135,4 +136,25 @@ func (c *sessionCache) close() error {
 	c.order.Init()
 	clear(c.at)
 	return errors.Join(errs...)
+}
+
+// borrow returns a copy of the session that was kept under a key, by a fork that
+// leaves it there; one that cannot fork is taken. nil when there is none.
+func (c *sessionCache) borrow(ctx context.Context, key Digest) *keptSession {
+	kept := c.take(key)
+	if kept == nil {
+		return nil
+	}
+	forker, ok := kept.session.(Forker)
+	if !ok {
+		return kept
+	}
+	fork, err := forker.Fork(ctx)
+	if err != nil {
+		return kept // it says that it cannot after all
+	}
+	copied := *kept
+	copied.session = fork
+	c.put(kept)
+	return &copied
 }

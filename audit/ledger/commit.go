@@ -101,12 +101,18 @@ type commitment struct {
 	parts   []part
 	rows    []row // of all parts, sorted by key
 	columns *columns
+	also    func(*pgx.Batch) // queues what is committed with the parts; nil: nothing
 
 	placed  map[int]bool    // indices of the rows whose place was free
 	counted map[string]bool // keys that were new to the run
 }
 
 func (l *Ledger) commit(ctx context.Context, run string, parts []part) ([]audit.Receipt, error) {
+	return l.commitWith(ctx, run, parts, nil)
+}
+
+// commitWith commits parts and what also queues, in one transaction.
+func (l *Ledger) commitWith(ctx context.Context, run string, parts []part, also func(*pgx.Batch)) ([]audit.Receipt, error) {
 	id, err := l.runID(ctx, run)
 	if err != nil {
 		return nil, err
@@ -115,7 +121,7 @@ func (l *Ledger) commit(ctx context.Context, run string, parts []part) ([]audit.
 	if err != nil {
 		return nil, err
 	}
-	c := &commitment{run: id, parts: parts, rows: rows, columns: newColumns(parts, rows)}
+	c := &commitment{run: id, parts: parts, rows: rows, columns: newColumns(parts, rows), also: also}
 	bodies := newBodyColumns(rows, l.config.MaxBody)
 	err = l.transact(ctx, beginCommit, "commit episode", func(ctx context.Context, tx pgx.Tx) error {
 		if err := c.insert(ctx, tx, bodies); err != nil {

@@ -27,6 +27,9 @@ func (l *Ledger) settle(ctx context.Context, tx pgx.Tx, c *commitment) error {
 	if err := c.queueAnnouncements(batch); err != nil {
 		return err
 	}
+	if c.also != nil {
+		c.also(batch)
+	}
 	if sums.members > 0 {
 		batch.Queue(moveProgress, c.run, sums.members, sums.masked)
 		// Last, because many commits of a run meet in these few rows: they are

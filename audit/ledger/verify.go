@@ -69,7 +69,14 @@ func checks() []check {
 				SELECT FROM outbox o WHERE o.run = e.run AND o.episode = e.id AND o.topic = 'job' AND o.attempt = e.attempt)`},
 		{"an unpublished message belongs to an episode", `
 			SELECT format('message %s of run %s has no episode', o.id, o.run)
-			FROM outbox o WHERE o.published_at IS NULL AND NOT EXISTS (SELECT FROM episode e WHERE e.run = o.run AND e.id = o.episode)`},
+			FROM outbox o WHERE o.published_at IS NULL AND o.topic <> 'score' AND NOT EXISTS (SELECT FROM episode e WHERE e.run = o.run AND e.id = o.episode)`},
+		{"a paid verdict is in the ledger", `
+			SELECT format('score %s of run %s pays for pair %s, which is not there', encode(s.id, 'hex'), s.run, encode(s.key, 'hex'))
+			FROM score s WHERE s.key IS NOT NULL AND NOT EXISTS (SELECT FROM action a WHERE a.run = s.run AND a.key = s.key)`},
+		{"a finished batch has paid every payee", `
+			SELECT format('batch %s of run %s has not paid %s', encode(b.id, 'hex'), b.run, encode(p.id, 'hex'))
+			FROM score_batch b, unnest(b.payees) AS p (id)
+			WHERE b.finished_at IS NOT NULL AND NOT EXISTS (SELECT FROM score s WHERE s.id = p.id)`},
 		{"an action has an episode and a stored result", `
 			SELECT format('action %s of episode %s of run %s has no %s', a.step, encode(a.episode, 'hex'), a.run,
 				CASE WHEN e.id IS NULL THEN 'episode' ELSE 'pair' END)

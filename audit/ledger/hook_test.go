@@ -1,0 +1,486 @@
+package ledger_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"understudy/audit"
+	"understudy/sandbox/starlark"
+)
+
+// opener finds one environment under every name.
+type opener struct{ env audit.Environment }
+
+func (o opener) Environment(context.Context, string) (audit.Environment, error) { return o.env, nil }
+
+func shop(tb testing.TB) *starlark.Environment {
+	tb.Helper()
+	domain, err := starlark.Load(os.DirFS("../testdata"), "shop", starlark.Options{Version: 1})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	env := starlark.NewEnvironment(domain)
+	tb.Cleanup(func() { _ = env.Close() })
+	return env
+}
+
+// counted counts the calls that reach the sandbox.
+type counted struct {
+	*starlark.Environment
+	mu    sync.Mutex
+	calls int
+	wait  chan struct{} // when set, calls wait for it
+}
+
+func (c *counted) Open(ctx context.Context, start audit.Start) (audit.Session, error) {
+	s, err := c.Environment.Open(ctx, start)
+	if err != nil {
+		return nil, err
+	}
+	return countedSession{s.(*starlark.Session), c}, nil
+}
+
+type countedSession struct {
+	*starlark.Session
+	of *counted
+}
+
+func (s countedSession) Call(ctx context.Context, call audit.Call) (audit.Observation, error) {
+	s.of.mu.Lock()
+	s.of.calls++
+	s.of.mu.Unlock()
+	if s.of.wait != nil {
+		select {
+		case <-s.of.wait:
+		case <-ctx.Done():
+			return audit.Observation{}, ctx.Err()
+		}
+	}
+	return s.Session.Call(ctx, call)
+}
+
+func (s countedSession) Fork(ctx context.Context) (audit.Session, error) {
+	fork, err := s.Session.Fork(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return countedSession{fork.(*starlark.Session), s.of}, nil
+}
+
+func newHook(tb testing.TB, config audit.HookConfig) *audit.Hook {
+	tb.Helper()
+	h, err := audit.NewHook(config)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return h
+}
+
+func toCall(tool, arguments string) audit.Call {
+	return audit.Call{Tool: tool, Arguments: json.RawMessage(arguments)}
+}
+
+// rollout is an episode's calls as outputs, each with its history and what
+// answer says to it.
+func rollout(episode string, answer func(step int) string, calls ...audit.Call) []audit.Output {
+	var (
+		outputs []audit.Output
+		history []audit.Earlier
+	)
+	for i, call := range calls {
+		text := answer(i)
+		outputs = append(outputs, audit.Output{Environment: "shop", Episode: episode, History: history, Call: call, Rehearsal: &text})
+		history = append(history[:i:i], audit.Earlier{Call: call, Answer: &text})
+	}
+	return outputs
+}
+
+func shopCalls() []audit.Call {
+	return []audit.Call{
+		toCall("get_order", `{"user_id":"u0","order_id":"W100"}`),
+		toCall("cancel_order", `{"user_id":"u0","order_id":"W100","reason":"mistake"}`),
+		toCall("cancel_order", `{"user_id":"u0","order_id":"W100","reason":"mistake"}`), // conflict
+		toCall("get_order", `{"user_id":"u1","order_id":"W999"}`),                       // not_found
+		toCall("find_orders", `"{\"user_id\":\"u6\"}"`),                                 // arguments as text
+	}
+}
+
+// truths are the sandbox's own answers.
+func truths(tb testing.TB, w audit.Environment, calls ...audit.Call) []string {
+	tb.Helper()
+	s, err := w.Open(tb.Context(), audit.Start{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	var answers []string
+	for _, call := range calls {
+		var text string
+		if json.Unmarshal(call.Arguments, &text) == nil {
+			call.Arguments = json.RawMessage(text)
+		}
+		o, err := s.Call(tb.Context(), call)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		answers = append(answers, string(o.Raw))
+	}
+	return answers
+}
+
+func score(tb testing.TB, h audit.Scorer, b audit.ScoreBatch) audit.ScoredBatch {
+	tb.Helper()
+	s, err := h.Score(tb.Context(), b)
+	if err != nil {
+		tb.Fatalf("%v (%s)", err, audit.ErrorHint(err))
+	}
+	return s
+}
+
+// TestHookPaysOnce scores two rollouts, asks again in every way, and restarts.
+func TestHookPaysOnce(t *testing.T) {
+	t.Parallel()
+	l := setup(t).Ledger
+	env := &counted{Environment: shop(t)}
+	config := audit.HookConfig{Store: l, Audit: audit.Config{Opener: opener{env}}}
+	h := newHook(t, config)
+	calls := shopCalls()
+	real := truths(t, env.Environment, calls...)
+	honest := rollout("honest", func(i int) string { return real[i] }, calls...)
+	liar := rollout("liar", func(int) string { return `{"ok":true}` }, calls...)
+	batch := audit.ScoreBatch{Policy: "p", Checkpoint: 3, Outputs: append(honest, liar...)}
+	first := score(t, h, batch)
+	if first.Pending != 0 || len(first.Scores) != 2*len(calls) {
+		t.Fatalf("%+v", first)
+	}
+	if env.calls != len(calls) {
+		t.Errorf("%d calls of the sandbox for two rollouts of the same %d calls", env.calls, len(calls))
+	}
+	for i, r := range first.Scores {
+		if r.Status != audit.RewardScored || r.Weight != 1 || r.Step != i%len(calls) || r.Repeated || r.Key.IsZero() {
+			t.Errorf("output %d: %+v", i, r)
+			continue
+		}
+		if lied := i >= len(calls); !lied && (*r.Phi != 1 || r.Class != audit.ClassMatch) || lied && *r.Phi == 1 {
+			t.Errorf("output %d: phi %v of class %s", i, *r.Phi, r.Class)
+		}
+		if refused := r.Step == 2 || r.Step == 3; refused && i >= len(calls) && (!r.FalseSuccess || r.Class != audit.ClassOptimistic) {
+			t.Errorf("output %d: a success for a refusal is %+v", i, r)
+		}
+	}
+	again := score(t, h, batch)
+	other := newHook(t, config) // after a restart
+	pulled, err := other.Scores(t.Context(), first.ID, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]audit.ScoredBatch{"again": again, "pulled": pulled, "by another": score(t, other, batch)} {
+		if s.ID != first.ID {
+			t.Errorf("%s: id %s, want %s", name, s.ID, first.ID)
+		}
+		for i, r := range s.Scores {
+			r.Repeated = false
+			if got, want := fmt.Sprint(*r.Phi, r.Baseline, r.Key), fmt.Sprint(*first.Scores[i].Phi, first.Scores[i].Baseline, first.Scores[i].Key); got != want {
+				t.Errorf("%s: output %d: got %s, want %s", name, i, got, want)
+			}
+		}
+	}
+	if env.calls != len(calls) {
+		t.Errorf("%d calls of the sandbox after questions that were answered", env.calls)
+	}
+	report, err := l.Verify(t.Context())
+	if err != nil || report.Err() != nil || report.Pairs != 2*len(calls) {
+		t.Errorf("%+v %v", report, err)
+	}
+	changed := batch
+	changed.Outputs = []audit.Output{batch.Outputs[0]}
+	changed.Outputs[0].Rehearsal, changed.Outputs[0].Sample = new("{}"), new(first.Scores[0].Sample)
+	if r := score(t, h, changed).Scores[0]; r.Status != audit.RewardMasked || r.Reason != audit.MaskConflict || r.Phi != nil {
+		t.Errorf("another output at a place that was paid: %+v", r)
+	}
+}
+
+// TestHookGoesOnFromKeptStates sends a rollout one step a batch.
+func TestHookGoesOnFromKeptStates(t *testing.T) {
+	t.Parallel()
+	env := &counted{Environment: shop(t)}
+	calls := shopCalls()
+	real := truths(t, env.Environment, calls...)
+	for _, mode := range []audit.Mode{audit.Forced, audit.Open} {
+		env.calls = 0
+		h := newHook(t, audit.HookConfig{Store: setup(t).Ledger, Audit: audit.Config{Opener: opener{env}}})
+		for i, o := range rollout("e", func(i int) string { return real[i] }, calls...) {
+			o.Mode = mode
+			r := score(t, h, audit.ScoreBatch{Policy: "p", Outputs: []audit.Output{o}}).Scores[0]
+			if r.Status != audit.RewardScored || *r.Phi != 1 {
+				t.Errorf("%s, step %d: %+v", mode, i, r)
+			}
+		}
+		if env.calls != len(calls) {
+			t.Errorf("%s: %d calls of the sandbox for %d steps", mode, env.calls, len(calls))
+		}
+	}
+}
+
+// TestHookForksInOpenMode: what comes after a material lie is nobody's fault.
+func TestHookForksInOpenMode(t *testing.T) {
+	t.Parallel()
+	w := shop(t)
+	calls := shopCalls()
+	real := truths(t, w, calls...)
+	outputs := rollout("e", func(i int) string {
+		if i == 1 {
+			return `{"error":"order not found"}`
+		}
+		return real[i]
+	}, calls...)
+	for i := range outputs {
+		outputs[i].Mode = audit.Open
+	}
+	h := newHook(t, audit.HookConfig{Store: setup(t).Ledger, Audit: audit.Config{Opener: opener{w}}})
+	for i, r := range score(t, h, audit.ScoreBatch{Policy: "p", Outputs: outputs}).Scores {
+		if cascaded := i > 1; cascaded != (r.Reason == audit.MaskCascaded) || cascaded != (r.Phi == nil) {
+			t.Errorf("step %d: %+v", i, r)
+		}
+	}
+}
+
+// TestHookDeadline: what has no verdict by then is pending, and pulled later.
+func TestHookDeadline(t *testing.T) {
+	t.Parallel()
+	env := &counted{Environment: shop(t), wait: make(chan struct{})}
+	h := newHook(t, audit.HookConfig{Store: setup(t).Ledger, Audit: audit.Config{Opener: opener{env}}})
+	batch := audit.ScoreBatch{Policy: "p", DeadlineMS: 20, Outputs: rollout("e", func(int) string { return "{}" }, shopCalls()...)}
+	s := score(t, h, batch)
+	if s.Pending != len(batch.Outputs) {
+		t.Fatalf("%+v", s)
+	}
+	for _, r := range s.Scores {
+		if r.Status != audit.RewardPending || r.Phi != nil || r.Weight != 0 || r.Term != 0 {
+			t.Errorf("pending with numbers: %+v", r)
+		}
+	}
+	close(env.wait)
+	s, err := h.Scores(t.Context(), s.ID, 20*time.Second)
+	if err != nil || s.Pending != 0 {
+		t.Fatalf("%+v %v", s, err)
+	}
+	if _, err := h.Scores(t.Context(), audit.Digest{1}, 0); audit.ErrorCode(err) != audit.CodeNotFound {
+		t.Errorf("an unknown batch: %v", err)
+	}
+}
+
+// TestHookIsInterrupted closes a hook in the middle of a batch; another one
+// takes the batch up by its id alone.
+func TestHookIsInterrupted(t *testing.T) {
+	t.Parallel()
+	l := setup(t).Ledger
+	env := &counted{Environment: shop(t), wait: make(chan struct{})}
+	h, err := audit.NewHook(audit.HookConfig{Store: l, Audit: audit.Config{Opener: opener{env}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch := audit.ScoreBatch{Policy: "p", DeadlineMS: 1, Outputs: rollout("e", func(int) string { return "{}" }, shopCalls()...)}
+	s := score(t, h, batch)
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	close(env.wait)
+	second := newHook(t, audit.HookConfig{Store: l, Audit: audit.Config{Opener: opener{env}}})
+	pulled, err := second.Scores(t.Context(), s.ID, 20*time.Second)
+	if err != nil || pulled.Pending != 0 || len(pulled.Scores) != len(batch.Outputs) {
+		t.Fatalf("%+v %v", pulled, err)
+	}
+	for _, r := range pulled.Scores {
+		if r.Status != audit.RewardScored {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+func TestHookSamples(t *testing.T) {
+	t.Parallel()
+	l := setup(t).Ledger
+	w := shop(t)
+	calls := shopCalls()
+	h := newHook(t, audit.HookConfig{
+		Store: l, Audit: audit.Config{Opener: opener{w}}, Inclusion: audit.Stratified(0.1), Secret: []byte("s"),
+		HeldOut: func(_, tool string) bool { return tool == "get_order" },
+	})
+	var outputs []audit.Output
+	for i := range 100 {
+		outputs = append(outputs, rollout(fmt.Sprint("e", i), func(int) string { return "{}" }, calls...)...)
+	}
+	outputs = append(outputs, audit.Output{Environment: "shop", Call: calls[0], Rehearsal: new("{}"), Role: audit.RoleAct})
+	reasons := map[audit.MaskReason]int{}
+	for i, r := range score(t, h, audit.ScoreBatch{Policy: "p", Outputs: outputs}).Scores {
+		if r.Status == audit.RewardMasked {
+			reasons[r.Reason]++
+			if r.Phi != nil || r.Weight != 0 || r.Term != 0 || r.Components != nil || r.FalseSuccess || r.Real.Class != "" {
+				t.Errorf("output %d: masked with numbers: %+v", i, r)
+			}
+		}
+		want := 0.1
+		if r.Tool == "cancel_order" {
+			want = 0.4
+		}
+		if r.Reason != audit.MaskNotRehearsal && r.Inclusion != want {
+			t.Errorf("output %d: π %v of %s, want %v", i, r.Inclusion, r.Tool, want)
+		}
+		if r.Tool == "get_order" && r.Status == audit.RewardScored {
+			t.Errorf("output %d: a tool that is held out is paid", i)
+		}
+	}
+	if reasons[audit.MaskNotRehearsal] != 1 || reasons[audit.MaskHeldOut] == 0 || reasons[audit.MaskNotSampled] < 300 {
+		t.Errorf("masked for %v", reasons)
+	}
+}
+
+// slow takes its time.
+type slow struct{ *starlark.Environment }
+
+func (s slow) Open(ctx context.Context, start audit.Start) (audit.Session, error) {
+	session, err := s.Environment.Open(ctx, start)
+	return slowSession{session}, err
+}
+
+type slowSession struct{ audit.Session }
+
+func (s slowSession) Call(ctx context.Context, call audit.Call) (audit.Observation, error) {
+	timer := time.NewTimer(20 * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return s.Session.Call(ctx, call)
+	case <-ctx.Done():
+		return audit.Observation{}, ctx.Err()
+	}
+}
+
+func TestHookKeepsItsBudget(t *testing.T) {
+	t.Parallel()
+	l := setup(t).Ledger
+	const budget = 200 * time.Millisecond
+	h := newHook(t, audit.HookConfig{Store: l, Audit: audit.Config{Opener: opener{slow{shop(t)}}}, Budget: budget, Secret: []byte("s")})
+	reasons, total := map[audit.MaskReason]int{}, 0
+	for i := range 4 {
+		var outputs []audit.Output
+		for j := range 4 {
+			outputs = append(outputs, rollout(fmt.Sprint("e", i, j), func(int) string { return "{}" }, shopCalls()...)...)
+			outputs[len(outputs)-1].Start.Seed = uint64(i*4 + j) // worlds of their own
+		}
+		for _, r := range score(t, h, audit.ScoreBatch{Policy: "p", Checkpoint: 1, Outputs: outputs}).Scores {
+			reasons[r.Reason]++
+			total++
+		}
+		spent, err := l.Spent(t.Context(), "training p", "p", 1)
+		if err != nil || spent > budget {
+			t.Errorf("spent %s of %s: %v", spent, budget, err)
+		}
+	}
+	if reasons[""] == 0 || reasons[audit.MaskOverBudget]+reasons[audit.MaskNotSampled] == 0 {
+		t.Errorf("reasons %v of %d, want some audited and some not", reasons, total)
+	}
+}
+
+func TestBaselinesAreFrozenPerStep(t *testing.T) {
+	t.Parallel()
+	l := setup(t).Ledger
+	w := shop(t)
+	real := truths(t, w, shopCalls()...)
+	h := newHook(t, audit.HookConfig{Store: l, Audit: audit.Config{Opener: opener{w}}})
+	ask := func(step int64, episode string) audit.Reward {
+		return score(t, h, audit.ScoreBatch{
+			Policy: "p", Checkpoint: step, Outputs: rollout(episode, func(i int) string { return real[i] }, shopCalls()[:1]...),
+		}).Scores[0]
+	}
+	var before float64
+	for step := range int64(4) {
+		r, same := ask(step, "a"), ask(step, "b")
+		if r.Version != step || r.Baseline != same.Baseline {
+			t.Errorf("step %d: baselines %v (%d) and %v", step, r.Baseline, r.Version, same.Baseline)
+		}
+		if step > 0 && r.Baseline <= before {
+			t.Errorf("step %d: baseline %v after perfect answers, %v before", step, r.Baseline, before)
+		}
+		before = r.Baseline
+	}
+	again, first, err := l.Freeze(t.Context(), "training p", "p", 3, 0.9)
+	if err != nil || first || again.Version() != 3 || again.Of("get_order", audit.Outcome{Class: audit.OK}) != before {
+		t.Errorf("frozen again: %v %v %v", again, first, err)
+	}
+}
+
+func TestCanariesAreNeverPaid(t *testing.T) {
+	t.Parallel()
+	l := setup(t).Ledger
+	w := shop(t)
+	canaries, err := audit.Canaries(t.Context(), w, 1, 5)
+	if err != nil || len(canaries) == 0 {
+		t.Fatalf("%d canaries: %v", len(canaries), err)
+	}
+	h := newHook(t, audit.HookConfig{Store: l, Audit: audit.Config{Opener: opener{w}}, Canaries: func(context.Context, string) ([]audit.Episode, error) { return canaries, nil }})
+	var outputs []audit.Output
+	for _, e := range canaries {
+		if e.Start.Shared != "" {
+			continue // nobody else's world can be asked for
+		}
+		o := audit.Output{Environment: "shop", Start: e.Start, Rehearsal: new(`{"error":"no"}`)}
+		for _, a := range e.Actions {
+			o.Call = a.Call
+			if a.Canary == nil {
+				o.History = append(o.History, audit.Earlier{Call: a.Call})
+			}
+		}
+		outputs = append(outputs, o)
+	}
+	for _, r := range score(t, h, audit.ScoreBatch{Policy: "p", Outputs: outputs}).Scores {
+		if r.Reason != audit.MaskCanary || r.Phi != nil {
+			t.Errorf("%+v", r)
+		}
+	}
+	alarms, _, err := l.Alarms(t.Context(), "", audit.Page{})
+	if err != nil || len(alarms) != 1 || alarms[0].Kind != audit.AlarmCanary {
+		t.Errorf("%+v %v", alarms, err)
+	}
+}
+
+func TestHookRefuses(t *testing.T) {
+	t.Parallel()
+	h := newHook(t, audit.HookConfig{Store: setup(t).Ledger, Audit: audit.Config{Opener: opener{shop(t)}}})
+	good := func() audit.Output {
+		return audit.Output{Environment: "shop", Call: toCall("get_order", "{}"), Rehearsal: new("")}
+	}
+	tests := []struct {
+		change func(*audit.ScoreBatch)
+		code   audit.Code
+		reason string
+	}{
+		{func(b *audit.ScoreBatch) { b.Policy = "" }, audit.CodeUnprocessable, "nobody to pay"},
+		{func(b *audit.ScoreBatch) { b.Outputs = nil }, audit.CodeUnprocessable, "nothing to score"},
+		{func(b *audit.ScoreBatch) { b.Outputs[0].Rehearsal = nil }, audit.CodeUnprocessable, "no rehearsal"},
+		{func(b *audit.ScoreBatch) { b.Outputs[0].Mode = audit.Canary }, audit.CodeUnprocessable, "a canary"},
+		{func(b *audit.ScoreBatch) { b.Outputs[0].Start.Shared = "x" }, audit.CodeUnprocessable, "somebody else's world"},
+		{func(b *audit.ScoreBatch) { b.Outputs[0].Confidence = new(1.5) }, audit.CodeUnprocessable, "a confidence that is none"},
+		{func(b *audit.ScoreBatch) { b.Outputs = make([]audit.Output, audit.MaxOutputs+1) }, audit.CodeLimit, "too many outputs"},
+	}
+	for _, test := range tests {
+		b := audit.ScoreBatch{Policy: "p", Outputs: []audit.Output{good()}}
+		test.change(&b)
+		if _, err := h.Score(t.Context(), b); audit.ErrorCode(err) != test.code || audit.ErrorHint(err) == "" {
+			t.Errorf("%s: got %v", test.reason, err)
+		}
+	}
+}
+
+var _ audit.Scorer = (*audit.Hook)(nil)

@@ -1,0 +1,172 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"understudy/audit"
+)
+
+var _ audit.ScoreStore = (*Ledger)(nil)
+
+// ensureRun finds a run's number, making the run where it does not exist.
+func (l *Ledger) ensureRun(ctx context.Context, name, policy string) (int32, error) {
+	id, err := l.runID(ctx, name)
+	if audit.ErrorCode(err) != audit.CodeNotFound {
+		return id, err
+	}
+	_, err = l.CreateRun(ctx, audit.NewRun{Name: name, Policy: policy, Tags: []string{"training"}})
+	if err != nil && audit.ErrorCode(err) != audit.CodeConflict { // somebody else made it
+		return 0, err
+	}
+	return l.runID(ctx, name)
+}
+
+// Accept implements audit.ScoreBatches.
+func (l *Ledger) Accept(ctx context.Context, b audit.AcceptedBatch) (time.Duration, error) {
+	run, err := l.ensureRun(ctx, b.Batch.Run, b.Batch.Policy)
+	if err != nil {
+		return 0, err
+	}
+	body, err := json.Marshal(b.Batch)
+	if err != nil {
+		return 0, fmt.Errorf("encode the batch: %w", err)
+	}
+	var (
+		keys  = make([][]byte, len(b.Draws))
+		pi, u = make([]float64, len(b.Draws)), make([]float64, len(b.Draws))
+	)
+	for i, d := range b.Draws {
+		keys[i], pi[i], u[i] = d.Key[:], d.Inclusion, d.U
+	}
+	var granted time.Duration
+	err = l.inTx(ctx, "accept batch", func(ctx context.Context, tx pgx.Tx) error {
+		if granted, err = grant(ctx, tx, run, &b); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `
+			INSERT INTO score_batch AS b (id, run, policy, checkpoint, body, payees, content, draw_key, draw_pi, draw_u, granted)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+			ON CONFLICT (id) DO UPDATE SET granted = b.granted + excluded.granted,
+				draw_key = b.draw_key || excluded.draw_key, draw_pi = b.draw_pi || excluded.draw_pi, draw_u = b.draw_u || excluded.draw_u`,
+			b.ID[:], run, label(b.Batch.Policy), b.Batch.Checkpoint, body, digests(b.Payees), digests(b.Content), keys, pi, u, granted.Seconds())
+		return err
+	})
+	return granted, err
+}
+
+// grant takes what a batch wants out of what its step's budget has left.
+func grant(ctx context.Context, tx pgx.Tx, run int32, b *audit.AcceptedBatch) (time.Duration, error) {
+	if b.Budget <= 0 {
+		return 0, nil
+	}
+	policy, step := label(b.Batch.Policy), b.Batch.Checkpoint
+	_, err := tx.Exec(ctx, `INSERT INTO score_budget (run, policy, checkpoint, seconds) VALUES ($1, $2, $3, 0) ON CONFLICT DO NOTHING`, run, policy, step)
+	if err != nil {
+		return 0, fmt.Errorf("open the budget: %w", err)
+	}
+	var held float64
+	err = tx.QueryRow(ctx, `SELECT seconds FROM score_budget WHERE run = $1 AND policy = $2 AND checkpoint = $3 FOR UPDATE`, run, policy, step).Scan(&held)
+	if err != nil {
+		return 0, fmt.Errorf("lock the budget: %w", err)
+	}
+	granted := max(min(b.Want, b.Budget-seconds(held)), 0)
+	_, err = tx.Exec(ctx, `UPDATE score_budget SET seconds = seconds + $4 WHERE run = $1 AND policy = $2 AND checkpoint = $3`, run, policy, step, granted.Seconds())
+	if err != nil {
+		return 0, fmt.Errorf("take from the budget: %w", err)
+	}
+	return granted, nil
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// Spent implements audit.TrainingWatch.
+func (l *Ledger) Spent(ctx context.Context, run, policy string, step int64) (time.Duration, error) {
+	var held float64
+	err := l.pool.QueryRow(ctx, `
+		SELECT coalesce(sum(s.seconds), 0) FROM score_budget s JOIN run r ON r.id = s.run
+		WHERE r.name = $1 AND s.policy = $2 AND s.checkpoint = $3`, label(run), label(policy), step).Scan(&held)
+	if err != nil {
+		return 0, fmt.Errorf("read the budget of step %d: %w", step, err)
+	}
+	return seconds(held), nil
+}
+
+// Batch implements audit.ScoreBatches.
+func (l *Ledger) Batch(ctx context.Context, id audit.Digest) (audit.AcceptedBatch, error) {
+	b := audit.AcceptedBatch{ID: id}
+	var (
+		body             []byte
+		payees, contents [][]byte
+		granted          float64
+	)
+	err := l.pool.QueryRow(ctx, `
+		SELECT r.name, b.policy, b.checkpoint, b.body, b.payees, b.content, b.granted FROM score_batch b JOIN run r ON r.id = b.run WHERE b.id = $1`, id[:]).
+		Scan(&b.Batch.Run, &b.Batch.Policy, &b.Batch.Checkpoint, &body, &payees, &contents, &granted)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return b, &audit.Error{Code: audit.CodeNotFound, Message: "batch " + id.String() + " is not known", Hint: "send the batch itself again: it is paid once"}
+	}
+	if err != nil {
+		return b, fmt.Errorf("read batch %s: %w", id, err)
+	}
+	b.Granted, b.Done = seconds(granted), body == nil
+	for i := range payees {
+		b.Payees, b.Content = append(b.Payees, audit.Digest(payees[i])), append(b.Content, audit.Digest(contents[i]))
+	}
+	if b.Done {
+		return b, nil
+	}
+	if err := json.Unmarshal(body, &b.Batch); err != nil {
+		return b, fmt.Errorf("read batch %s: %w", id, err)
+	}
+	return b, nil
+}
+
+// scorePiece is how many scores one announcement holds: at about 700 bytes each
+// they stay under the usual 1 MiB of a NATS message.
+const scorePiece = 1000
+
+// EndBatch implements audit.ScoreBatches.
+func (l *Ledger) EndBatch(ctx context.Context, b audit.AcceptedBatch, used time.Duration, scores audit.ScoredBatch) error {
+	run, err := l.runID(ctx, b.Batch.Run)
+	if err != nil {
+		return err
+	}
+	var payloads [][]byte
+	for piece := range slices.Chunk(scores.Scores, scorePiece) {
+		part := scores
+		part.Scores = piece
+		payload, err := json.Marshal(part)
+		if err != nil {
+			return fmt.Errorf("encode the scores: %w", err)
+		}
+		payloads = append(payloads, payload)
+	}
+	return l.inTx(ctx, "finish batch", func(ctx context.Context, tx pgx.Tx) error {
+		batch := &pgx.Batch{}
+		batch.Queue(`UPDATE score_batch SET finished_at = now(), body = NULL WHERE id = $1 AND finished_at IS NULL`, b.ID[:])
+		if back := b.Granted - used; b.Budget > 0 {
+			batch.Queue(`UPDATE score_budget SET seconds = greatest(seconds - $4, 0) WHERE run = $1 AND policy = $2 AND checkpoint = $3`,
+				run, label(b.Batch.Policy), b.Batch.Checkpoint, back.Seconds())
+		}
+		batch.Queue(`
+			INSERT INTO outbox (run, topic, episode, attempt, payload)
+			SELECT $1::integer, 'score', $2::bytea, s.i, s.payload FROM unnest($3::bytea[]) WITH ORDINALITY AS s (payload, i)
+			ON CONFLICT DO NOTHING`, run, b.ID[:], payloads)
+		return tx.SendBatch(ctx, batch).Close()
+	})
+}
+
+func digests(all []audit.Digest) [][]byte {
+	out := make([][]byte, len(all))
+	for i := range all {
+		out[i] = all[i][:]
+	}
+	return out
+}
