@@ -16,7 +16,7 @@ import (
 // TestAdapter: a new adapter changes nothing, a trained one changes its rows
 // only, comes back from files, and merged it computes the same.
 func TestAdapter(t *testing.T) {
-	for _, dev := range devices() {
+	for _, dev := range devices(t) {
 		t.Run(dev.Name(), func(t *testing.T) {
 			m := newModel(t, dev, tiny(gpu.Qwen3, true))
 			a, err := m.AddAdapter("act", gpu.AdapterConfig{Rank: 3, Alpha: 6, Targets: []string{"q_proj", "v_proj", "down_proj"}}, 1)

@@ -94,7 +94,7 @@ func (r rollouts) batch() (b *gpu.Batch, sampled []float32) {
 // with adapters and without (issue 6).
 func TestRatioIsOne(t *testing.T) {
 	for _, kind := range []string{gpu.Qwen3, gpu.Llama} {
-		for _, dev := range devices() {
+		for _, dev := range devices(t) {
 			for _, adapters := range [][]string{nil, {"act", "", "rehearse"}} {
 				name := kind + " " + dev.Name()
 				if adapters != nil {

@@ -27,7 +27,7 @@ func logitsOf(tb testing.TB, m *gpu.Model) []float32 {
 // TestSaveAndLoad: a saved model computes the same, mapped or copied, and
 // saving it again gives the same bytes.
 func TestSaveAndLoad(t *testing.T) {
-	for _, dev := range devices() {
+	for _, dev := range devices(t) {
 		for _, kind := range []gpu.DType{gpu.F32, gpu.BF16, gpu.F16} {
 			t.Run(dev.Name()+" "+kind.String(), func(t *testing.T) {
 				m := newModel(t, dev, tiny(gpu.Qwen3, false))

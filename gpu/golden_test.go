@@ -51,7 +51,7 @@ func (g golden) loss(tb testing.TB, tr *gpu.Trainer) float64 {
 // PyTorch, for both model types on every device.
 func TestGolden(t *testing.T) {
 	for _, kind := range []string{gpu.Qwen3, gpu.Llama} {
-		for _, dev := range devices() {
+		for _, dev := range devices(t) {
 			t.Run(kind+" "+dev.Name(), func(t *testing.T) {
 				dir := filepath.Join("testdata", "golden_"+kind)
 				m, err := gpu.Load(dev, dir, gpu.LoadConfig{Trainable: true})

@@ -29,7 +29,7 @@ func trainSteps(tb testing.TB, tr *gpu.Trainer, o *gpu.AdamW, from, to int) {
 // TestResume: training saved after three updates goes on, in another program,
 // bit for bit.
 func TestResume(t *testing.T) {
-	for _, dev := range devices() {
+	for _, dev := range devices(t) {
 		for _, adapter := range []string{"", "act"} {
 			t.Run(dev.Name()+" "+adapter, func(t *testing.T) { resume(t, dev, adapter) })
 		}
@@ -129,7 +129,7 @@ func TestRestoreRefuses(t *testing.T) {
 
 // TestUpdateRefusesNaN: a gradient that is not finite moves nothing and is named.
 func TestUpdateRefusesNaN(t *testing.T) {
-	for _, dev := range devices() {
+	for _, dev := range devices(t) {
 		m := newModel(t, dev, tiny(gpu.Qwen3, true))
 		tr := newTrainer(t, m, gpu.TrainerConfig{})
 		o, err := tr.NewAdamW(gpu.DefaultAdamW(1e-2))

@@ -165,7 +165,7 @@ func finiteDifferences(t *testing.T, c gpu.Config, adapted bool) {
 
 // TestPackedIsSingle: what is packed beside a sequence changes none of its bits.
 func TestPackedIsSingle(t *testing.T) {
-	for _, dev := range devices() {
+	for _, dev := range devices(t) {
 		t.Run(dev.Name(), func(t *testing.T) {
 			m := newModel(t, dev, tiny(gpu.Qwen3, true))
 			rng := rand.New(rand.NewPCG(9, 9))
@@ -188,7 +188,7 @@ func TestPackedIsSingle(t *testing.T) {
 // TestMemorySavingKeepsBits: checkpointing, logits in parts and scoring alone
 // give the bits of plain training.
 func TestMemorySavingKeepsBits(t *testing.T) {
-	for _, dev := range devices() {
+	for _, dev := range devices(t) {
 		t.Run(dev.Name(), func(t *testing.T) {
 			m := newModel(t, dev, tiny(gpu.Qwen3, true))
 			rng := rand.New(rand.NewPCG(9, 9))
