@@ -47,7 +47,7 @@ func (c choice) rehearsal() audit.Rehearsal {
 			r.Tokens = c.TokenIDs
 		}
 		if r.Confidence == nil && len(logProbs) > 0 {
-			r.Confidence = new(meanProbability(logProbs))
+			r.Confidence = new(envace.MeanProbability(logProbs))
 		}
 	} else if c.LogProbs == nil {
 		r.Tokens = c.TokenIDs
@@ -70,14 +70,4 @@ func (c choice) logProbs() ([]float32, bool) {
 		out[i] = float32(*token.LogProb)
 	}
 	return out, true
-}
-
-// meanProbability is exp of the mean log-probability: the geometric mean of the
-// tokens' probabilities, in [0,1].
-func meanProbability(logProbs []float32) float64 {
-	sum := 0.0
-	for _, lp := range logProbs {
-		sum += float64(lp)
-	}
-	return math.Exp(sum / float64(len(logProbs)))
 }
