@@ -211,25 +211,7 @@ func (a attention) turnKeys(d *Device, w *worker, kT []float32, slot, g, keys in
 		copyRows(padded, a.width, k, stride, keys, a.D)
 		k, stride = padded, a.width
 	}
-	d.turn(kT, chunk, k, stride, chunk, a.D)
-}
-
-// turn writes src (rows,cols), rows lds apart, as dst (cols,rows), rows ldd apart.
-func (d *Device) turn(dst []float32, ldd int, src []float32, lds, rows, cols int) {
-	eights := cols / 8
-	for i := 0; i < rows; i += 8 {
-		whole := 0
-		if rows-i >= 8 && eights > 0 {
-			_, _ = src[(i+7)*lds+8*eights-1], dst[(8*eights-1)*ldd+i+7]
-			d.k.transpose(eights, &src[i*lds], 4*lds, &dst[i], 4*ldd)
-			whole = 8 * eights
-		}
-		for j := i; j < min(i+8, rows); j++ {
-			for p := whole; p < cols; p++ {
-				dst[p*ldd+j] = src[j*lds+p]
-			}
-		}
-	}
+	d.k.turn(kT, chunk, k, stride, chunk, a.D)
 }
 
 // values is the values of a chunk as rows of whole registers, and their distance.

@@ -62,8 +62,8 @@ func newAttentionGrad(d *Device, w *worker, a attention, g int, rows [2]int) *at
 		clear(x)
 	}
 	stride, at := a.G*a.D, b.start*a.G*a.D+g*a.D
-	d.turn(b.kT, b.padded, a.k[at:], stride, b.tokens, a.D)
-	d.turn(b.vT, b.padded, a.v[at:], stride, b.tokens, a.D)
+	d.k.turn(b.kT, b.padded, a.k[at:], stride, b.tokens, a.D)
+	d.k.turn(b.vT, b.padded, a.v[at:], stride, b.tokens, a.D)
 	b.keys, b.apart = a.k[at:], stride
 	if a.width != a.D {
 		b.keys, b.apart = w.floats(scratchA, b.tokens*a.width), a.width

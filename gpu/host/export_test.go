@@ -35,6 +35,6 @@ func Bandwidth(d *Device) float64 {
 func ProductRate(d *Device, m, n, k int, kind gpu.DType) float64 {
 	x := product{m: m, n: n, k: k, a: random(m*k, 1), rs: k, cs: 1, c: make([]float32, m*n), ldc: n}
 	x.b = operand{matrix: matrix{kind: kind, f32: random(n*k, 2), f16: make([]uint16, n*k), rows: n, cols: k}, transposed: true, width: d.k.width}
-	x.b.pack(d.pool)
+	x.b.pack(&d.k, d.pool)
 	return 2 * float64(m) * float64(n) * float64(k) / best(func() { d.multiply(x) })
 }

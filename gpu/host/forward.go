@@ -94,7 +94,7 @@ const packRows = 96
 func (d *Device) MatMul(y, x gpu.Buffer, w gpu.Weight) {
 	rows, f := x.Len/w.K, w.Form.(*form)
 	if rows < packRows && f.packed == nil {
-		f.pack(d.pool)
+		f.pack(&d.k, d.pool)
 	}
 	d.multiply(product{
 		m: rows, n: w.N, k: w.K,
@@ -118,7 +118,7 @@ func (d *Device) RoPE(x, table, positions gpu.Buffer, width int, inverse bool) {
 		turn := angles[int(list[r])*width:][:width]
 		for h := r * c; h < (r+1)*c; h += width {
 			head := values[h : h+width]
-			d.k.turn(half, &head[0], &head[half], &turn[0], &turn[half], sign)
+			d.k.rotate(half, &head[0], &head[half], &turn[0], &turn[half], sign)
 		}
 	})
 }

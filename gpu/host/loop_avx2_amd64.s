@@ -205,8 +205,8 @@ done:
 	VZEROUPPER
 	RET
 
-// func avx2Turn(n int, a, b, cos, sin *float32, sign float32)
-TEXT ·avx2Turn(SB), NOSPLIT, $0-44
+// func avx2Rotate(n int, a, b, cos, sin *float32, sign float32)
+TEXT ·avx2Rotate(SB), NOSPLIT, $0-44
 	MOVQ n+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), R9
@@ -1112,6 +1112,24 @@ block:
 	ADDQ $32, R11
 	DECQ CX
 	JNZ block
+	VZEROUPPER
+	RET
+
+// func avx2Gather(rows int, src *float32, lds int, dst *float32)
+TEXT ·avx2Gather(SB), NOSPLIT, $0-32
+	MOVQ rows+0(FP), CX
+	MOVQ src+8(FP), R8
+	MOVQ lds+16(FP), R9
+	MOVQ dst+24(FP), DX
+row:
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	VMOVUPS Y0, (DX)
+	VMOVUPS Y1, 32(DX)
+	ADDQ R9, R8
+	ADDQ $64, DX
+	DECQ CX
+	JNZ row
 	VZEROUPPER
 	RET
 DATA ·avx2floats<>+0(SB)/4, $0xc2ad0000 // -86.5

@@ -211,8 +211,8 @@ done:
 	VZEROUPPER
 	RET
 
-// func avx512Turn(n int, a, b, cos, sin *float32, sign float32)
-TEXT ·avx512Turn(SB), NOSPLIT, $0-44
+// func avx512Rotate(n int, a, b, cos, sin *float32, sign float32)
+TEXT ·avx512Rotate(SB), NOSPLIT, $0-44
 	MOVQ n+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), R9
@@ -1114,6 +1114,24 @@ block:
 	ADDQ $32, R11
 	DECQ CX
 	JNZ block
+	VZEROUPPER
+	RET
+
+// func avx512Gather(rows int, src *float32, lds int, dst *float32)
+TEXT ·avx512Gather(SB), NOSPLIT, $0-32
+	MOVQ rows+0(FP), CX
+	MOVQ src+8(FP), R8
+	MOVQ lds+16(FP), R9
+	MOVQ dst+24(FP), DX
+row:
+	VMOVUPS (R8), Z0
+	VMOVUPS 64(R8), Z1
+	VMOVUPS Z0, (DX)
+	VMOVUPS Z1, 64(DX)
+	ADDQ R9, R8
+	ADDQ $128, DX
+	DECQ CX
+	JNZ row
 	VZEROUPPER
 	RET
 DATA ·avx512floats<>+0(SB)/4, $0xc2ad0000 // -86.5

@@ -44,7 +44,7 @@ func goLoops() loops {
 				to[i] += float32(s * left[i] * v)
 			}
 		},
-		turn: func(n int, a, b, cos, sin *float32, sign float32) {
+		rotate: func(n int, a, b, cos, sin *float32, sign float32) {
 			left, right, c, s := from(a, n), from(b, n), from(cos, n), from(sin, n)
 			for i, x := range left {
 				y, s := right[i], sign*s[i]
@@ -80,6 +80,11 @@ func goLoops() loops {
 		expSum:    goExpSum,
 		softmax:   goSoftmax,
 		transpose: goTranspose,
+		gather: func(rows int, src *float32, lds int, dst *float32) {
+			for i := range rows {
+				*row16(unsafe.Add(unsafe.Pointer(dst), 4*chunk*i)) = *row16(unsafe.Add(unsafe.Pointer(src), lds*i))
+			}
+		},
 	}
 }
 

@@ -11,7 +11,7 @@ type loops struct {
 	scaleBy        func(n int, y, x, w *float32, s float32)
 	normBackward   func(n int, dx, dy, w, x *float32, s, c float32)
 	addProduct     func(n int, y, a, b *float32, s float32)
-	turn           func(n int, a, b, cos, sin *float32, sign float32)
+	rotate         func(n int, a, b, cos, sin *float32, sign float32)
 	swiGLU         func(n int, h, gate, up *float32)
 	swiGLUBackward func(n int, dgate, dup, dh, gate, up *float32)
 	logitGrad      func(n int, z *float32, scale, lse, c0, c1 float32)
@@ -23,4 +23,5 @@ type loops struct {
 	expSum         func(n int, x *float32, scale, top float32) (sum, moment float32)
 	softmax        func(rows int, s *float32, valid *int32, state, acc *float32, d int, scale float32)
 	transpose      func(blocks int, src *float32, lds int, dst *float32, ldd int)
+	gather         func(rows int, src *float32, lds int, dst *float32)
 }

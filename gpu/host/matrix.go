@@ -54,26 +54,26 @@ func (b operand) stride() int {
 }
 
 // pack lays all panels out once.
-func (b *operand) pack(p *pool) {
+func (b *operand) pack(kernels *kernels, p *pool) {
 	k, stride := b.k(), b.stride()
 	packed := make([]float32, b.panels()*k*stride)
 	p.run(b.panels(), func(_ *worker, j int) {
-		b.packBlock(packed[j*k*stride:(j+1)*k*stride], j, 0, k)
+		b.packBlock(kernels, packed[j*k*stride:(j+1)*k*stride], j, 0, k)
 	})
 	b.packed = packed
 }
 
 // block is rows p0..p0+kc-1 of panel j; scratch has room for them.
-func (b operand) block(j, p0, kc int, scratch []float32) unsafe.Pointer {
+func (b operand) block(kernels *kernels, j, p0, kc int, scratch []float32) unsafe.Pointer {
 	if b.packed != nil {
 		return unsafe.Pointer(&b.packed[(j*b.k()+p0)*b.stride()])
 	}
-	b.packBlock(scratch[:kc*b.stride()], j, p0, kc)
+	b.packBlock(kernels, scratch[:kc*b.stride()], j, p0, kc)
 	return unsafe.Pointer(&scratch[0])
 }
 
 // packBlock writes rows p0..p0+kc-1 of panel j.
-func (b operand) packBlock(dst []float32, j, p0, kc int) {
+func (b operand) packBlock(k *kernels, dst []float32, j, p0, kc int) {
 	if kc == 0 {
 		return
 	}
@@ -88,24 +88,24 @@ func (b operand) packBlock(dst []float32, j, p0, kc int) {
 	case gpu.F16:
 		b.packF16(dst, n0, n, p0, kc)
 	case gpu.F32, gpu.I32:
-		b.packF32(dst, n0, n, p0, kc)
+		b.packF32(k, dst, n0, n, p0, kc)
 	}
 }
 
-func (b operand) packF32(dst []float32, n0, n, p0, kc int) {
+func (b operand) packF32(k *kernels, dst []float32, n0, n, p0, kc int) {
 	if !b.transposed {
+		if n == b.width {
+			src := b.f32[p0*b.cols+n0 : (p0+kc-1)*b.cols+n0+n]
+			k.gather(kc, &src[0], 4*b.cols, &dst[0])
+			return
+		}
 		for p := range kc {
 			from := (p0+p)*b.cols + n0
 			copy(dst[p*b.width:], b.f32[from:from+n])
 		}
 		return
 	}
-	for j := range n {
-		from := (n0+j)*b.cols + p0
-		for p, x := range b.f32[from : from+kc] {
-			dst[p*b.width+j] = x
-		}
-	}
+	k.turn(dst, b.width, b.f32[n0*b.cols+p0:], b.cols, n, kc)
 }
 
 func (b operand) packF16(dst []float32, n0, n, p0, kc int) {
@@ -139,6 +139,24 @@ func (b operand) at(p, j int) int {
 		return j*b.cols + p
 	}
 	return p*b.cols + j
+}
+
+// turn writes src (rows,cols), rows lds apart, as dst (cols,rows), rows ldd apart.
+func (k *kernels) turn(dst []float32, ldd int, src []float32, lds, rows, cols int) {
+	eights := cols / 8
+	for i := 0; i < rows; i += 8 {
+		whole := 0
+		if rows-i >= 8 && eights > 0 {
+			_, _ = src[(i+7)*lds+8*eights-1], dst[(8*eights-1)*ldd+i+7]
+			k.transpose(eights, &src[i*lds], 4*lds, &dst[i], 4*ldd)
+			whole = 8 * eights
+		}
+		for j := i; j < min(i+8, rows); j++ {
+			for p := whole; p < cols; p++ {
+				dst[p*ldd+j] = src[j*lds+p]
+			}
+		}
+	}
 }
 
 func fromBF16(x uint16) float32 { return math.Float32frombits(uint32(x) << 16) }

@@ -82,7 +82,7 @@ func (d *Device) multiplyBlock(w *worker, x product, i, j [2]int) {
 		}
 		a := x.blockOfA(w, s, i[0], p0, kc)
 		for panel := j[0]; panel < j[1]; panel++ {
-			b := x.b.block(panel, p0, kc, scratch)
+			b := x.b.block(&d.k, panel, p0, kc, scratch)
 			n0 := panel * x.b.width
 			for t, row := 0, i[0]; t < s.parts; t++ {
 				m := s.size(t)

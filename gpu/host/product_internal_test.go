@@ -66,7 +66,7 @@ func newProduct(d *Device, o orientation, m, n, k int, add bool) (x product, wan
 		}
 	}
 	if o.prepack {
-		x.b.pack(d.pool)
+		x.b.pack(&d.k, d.pool)
 	}
 	want, size = make([]float64, m*n), make([]float64, m*n)
 	for i := range m {
@@ -153,19 +153,7 @@ func BenchmarkProduct(b *testing.B) {
 		for _, o := range orientations() {
 			b.Run(fmt.Sprintf("%dx%dx%d/%s", s[0], s[1], s[2], o.name), func(b *testing.B) {
 				d := newDevice(b, "", 1)
-				x := product{m: s[0], n: s[1], k: s[2], a: random(s[0]*s[2], 1), rs: s[2], cs: 1}
-				x.c, x.ldc = make([]float32, s[0]*s[1]), s[1]
-				x.b = operand{matrix: matrix{kind: o.kind, f32: random(s[1]*s[2], 2), rows: s[2], cols: s[1]}, width: d.k.width}
-				x.b.f16, x.b.transposed = make([]uint16, s[1]*s[2]), o.b
-				if o.a {
-					x.rs, x.cs = 1, s[0]
-				}
-				if o.b {
-					x.b.rows, x.b.cols = s[1], s[2]
-				}
-				if o.prepack {
-					x.b.pack(d.pool)
-				}
+				x := benchProduct(d, o, s[0], s[1], s[2])
 				for b.Loop() {
 					d.multiply(x)
 				}
@@ -174,4 +162,20 @@ func BenchmarkProduct(b *testing.B) {
 			})
 		}
 	}
+}
+
+// benchProduct is a product without the right answer.
+func benchProduct(d *Device, o orientation, m, n, k int) product {
+	x := product{m: m, n: n, k: k, a: random(m*k, 1), rs: k, cs: 1, c: make([]float32, m*n), ldc: n}
+	if o.a {
+		x.rs, x.cs = 1, m
+	}
+	x.b = operand{matrix: matrix{kind: o.kind, f32: random(n*k, 2), f16: make([]uint16, n*k), rows: k, cols: n}, transposed: o.b, width: d.k.width}
+	if o.b {
+		x.b.rows, x.b.cols = n, k
+	}
+	if o.prepack {
+		x.b.pack(&d.k, d.pool)
+	}
+	return x
 }

@@ -182,7 +182,7 @@ func avx512NormBackward(n int, dx, dy, w, x *float32, s, c float32)
 func avx512AddProduct(n int, y, a, b *float32, s float32)
 
 //go:noescape
-func avx512Turn(n int, a, b, cos, sin *float32, sign float32)
+func avx512Rotate(n int, a, b, cos, sin *float32, sign float32)
 
 //go:noescape
 func avx512SwiGLU(n int, h, gate, up *float32)
@@ -217,6 +217,9 @@ func avx512Softmax(rows int, s *float32, valid *int32, state, acc *float32, d in
 //go:noescape
 func avx512Transpose(blocks int, src *float32, lds int, dst *float32, ldd int)
 
+//go:noescape
+func avx512Gather(rows int, src *float32, lds int, dst *float32)
+
 func avx512Loops() loops {
 	return loops{
 		add:            avx512Add,
@@ -225,7 +228,7 @@ func avx512Loops() loops {
 		scaleBy:        avx512ScaleBy,
 		normBackward:   avx512NormBackward,
 		addProduct:     avx512AddProduct,
-		turn:           avx512Turn,
+		rotate:         avx512Rotate,
 		swiGLU:         avx512SwiGLU,
 		swiGLUBackward: avx512SwiGLUBackward,
 		logitGrad:      avx512LogitGrad,
@@ -237,6 +240,7 @@ func avx512Loops() loops {
 		expSum:         avx512ExpSum,
 		softmax:        avx512Softmax,
 		transpose:      avx512Transpose,
+		gather:         avx512Gather,
 	}
 }
 
@@ -317,7 +321,7 @@ func avx2NormBackward(n int, dx, dy, w, x *float32, s, c float32)
 func avx2AddProduct(n int, y, a, b *float32, s float32)
 
 //go:noescape
-func avx2Turn(n int, a, b, cos, sin *float32, sign float32)
+func avx2Rotate(n int, a, b, cos, sin *float32, sign float32)
 
 //go:noescape
 func avx2SwiGLU(n int, h, gate, up *float32)
@@ -352,6 +356,9 @@ func avx2Softmax(rows int, s *float32, valid *int32, state, acc *float32, d int,
 //go:noescape
 func avx2Transpose(blocks int, src *float32, lds int, dst *float32, ldd int)
 
+//go:noescape
+func avx2Gather(rows int, src *float32, lds int, dst *float32)
+
 func avx2Loops() loops {
 	return loops{
 		add:            avx2Add,
@@ -360,7 +367,7 @@ func avx2Loops() loops {
 		scaleBy:        avx2ScaleBy,
 		normBackward:   avx2NormBackward,
 		addProduct:     avx2AddProduct,
-		turn:           avx2Turn,
+		rotate:         avx2Rotate,
 		swiGLU:         avx2SwiGLU,
 		swiGLUBackward: avx2SwiGLUBackward,
 		logitGrad:      avx2LogitGrad,
@@ -372,5 +379,6 @@ func avx2Loops() loops {
 		expSum:         avx2ExpSum,
 		softmax:        avx2Softmax,
 		transpose:      avx2Transpose,
+		gather:         avx2Gather,
 	}
 }

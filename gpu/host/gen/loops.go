@@ -44,7 +44,7 @@ func elementwise() []loop {
 			b.op("VFMADD231PS", p, b.load("b"), y)
 			b.store("y", y)
 		}},
-		{name: "Turn", streams: []string{"a", "b", "cos", "sin"}, scalars: []string{"sign"}, body: turn},
+		{name: "Rotate", streams: []string{"a", "b", "cos", "sin"}, scalars: []string{"sign"}, body: rotate},
 		{name: "SwiGLU", streams: []string{"h", "gate", "up"}, body: swiGLU},
 		{name: "SwiGLUBackward", streams: []string{"dgate", "dup", "dh", "gate", "up"}, body: swiGLUBackward},
 		{name: "LogitGrad", streams: []string{"z"}, scalars: []string{"scale", "lse", "c0", "c1"}, body: logitGrad},
@@ -56,8 +56,8 @@ func elementwise() []loop {
 	}
 }
 
-// turn rotates the pairs (a,b): a = a·cos − b·s, b = b·cos + a·s with s = sign·sin.
-func turn(b *body) {
+// rotate turns the pairs (a,b): a = a·cos − b·s, b = b·cos + a·s with s = sign·sin.
+func rotate(b *body) {
 	x, y, cos, sin := b.load("a"), b.load("b"), b.load("cos"), b.load("sin")
 	b.op("VMULPS", b.scalar["sign"], sin, sin)
 	left, right := b.reg(), b.reg()

@@ -44,6 +44,8 @@ func generate() map[string][]byte {
 		stubs.add(s.name+"Softmax", softmaxParams)
 		a.transpose(s)
 		stubs.add(s.name+"Transpose", transposeParams)
+		a.gather(s)
+		stubs.add(s.name+"Gather", gatherParams)
 		files[fmt.Sprintf("loop_%s_amd64.s", s.name)] = a.bytes()
 		stubs.loops(s)
 	}

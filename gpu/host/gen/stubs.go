@@ -29,7 +29,7 @@ func (s *stubs) loops(i isa) {
 	for _, l := range loops() {
 		fmt.Fprintf(&s.buf, "\n\t\t%s: %s%s,", field(l.name), i.name, l.name)
 	}
-	fmt.Fprintf(&s.buf, "\n\t\tsoftmax: %sSoftmax,\n\t\ttranspose: %sTranspose,\n\t}\n}\n", i.name, i.name)
+	fmt.Fprintf(&s.buf, "\n\t\tsoftmax: %sSoftmax,\n\t\ttranspose: %sTranspose,\n\t\tgather: %sGather,\n\t}\n}\n", i.name, i.name, i.name)
 }
 
 func (s *stubs) bytes() []byte {
@@ -43,7 +43,7 @@ func loopTypes() []byte {
 	for _, l := range loops() {
 		fmt.Fprintf(&buf, "\t%s func%s\n", field(l.name), l.signature())
 	}
-	fmt.Fprintf(&buf, "\tsoftmax func%s\n\ttranspose func%s\n}\n", softmaxParams, transposeParams)
+	fmt.Fprintf(&buf, "\tsoftmax func%s\n\ttranspose func%s\n\tgather func%s\n}\n", softmaxParams, transposeParams, gatherParams)
 	return goFile(buf.String())
 }
 

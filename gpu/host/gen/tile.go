@@ -24,6 +24,7 @@ func (a *asm) tile(s isa, t tile, rows int) string {
 	name := tileName(s, t, rows)
 	a.text(name, tileParams, tileArgs)
 	a.tileArguments(rows)
+	a.prefetchC(s, t, rows)
 	acc := func(i, j int) string { return s.r(t.cols*i + j) }
 	a.tileStart(s, t, rows, acc)
 	b := func(j int) string { return s.r(t.cols*rows + j) }
@@ -160,4 +161,18 @@ func (a *asm) prefetch(s isa, t tile) {
 	for line := 0; line < row; line += 64 {
 		a.op("PREFETCHT1", mem(ahead+line, "BX"))
 	}
+}
+
+// prefetchC asks for the rows of C below the tile, which are the next tile's.
+func (a *asm) prefetchC(s isa, t tile, rows int) {
+	a.op("MOVQ", "SI", "R13")
+	a.op("IMULQ", fmt.Sprintf("$%d", rows), "R13")
+	a.op("ADDQ", "DX", "R13")
+	for range rows {
+		for line := 0; line < t.cols*s.bytes(); line += 64 {
+			a.op("PREFETCHT0", mem(line, "R13"))
+		}
+		a.op("ADDQ", "SI", "R13")
+	}
+	a.op("MOVQ", "load+64(FP)", "R13")
 }

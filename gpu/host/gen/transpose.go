@@ -53,3 +53,35 @@ func (a *asm) transpose(s isa) {
 	a.op("VZEROUPPER")
 	a.op("RET")
 }
+
+// gatherParams copies rows of one panel's width, lds bytes apart, to where they stand one
+// after the other.
+const (
+	gatherParams = "(rows int, src *float32, lds int, dst *float32)"
+	gatherArgs   = 4 * 8
+)
+
+func (a *asm) gather(s isa) {
+	a.text(s.name+"Gather", gatherParams[1:len(gatherParams)-1], gatherArgs)
+	for _, arg := range [][2]string{
+		{"rows+0(FP)", "CX"},
+		{"src+8(FP)", "R8"},
+		{"lds+16(FP)", "R9"},
+		{"dst+24(FP)", "DX"},
+	} {
+		a.op("MOVQ", arg[0], arg[1])
+	}
+	a.label("row")
+	for j := range 2 {
+		a.op(s.move, mem(j*s.bytes(), "R8"), s.r(j))
+	}
+	for j := range 2 {
+		a.op(s.move, s.r(j), mem(j*s.bytes(), "DX"))
+	}
+	a.op("ADDQ", "R9", "R8")
+	a.op("ADDQ", fmt.Sprintf("$%d", 2*s.bytes()), "DX")
+	a.op("DECQ", "CX")
+	a.op("JNZ", "row")
+	a.op("VZEROUPPER")
+	a.op("RET")
+}
