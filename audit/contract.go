@@ -1,6 +1,9 @@
 package audit
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Clause is one line of a contract test: what an environment must keep, whether
 // it does, and what was seen.
@@ -43,4 +46,13 @@ func (c Contract) Failed() int {
 		}
 	}
 	return n
+}
+
+// ContractSource reads the contracts that were kept.
+type ContractSource interface {
+	// Contracts lists the last contract of every environment, by name.
+	Contracts(ctx context.Context) ([]Contract, error)
+	// Contract is the last contract of an environment. One that was never tested
+	// is an *Error with CodeNotFound.
+	Contract(ctx context.Context, ref string) (Contract, error)
 }

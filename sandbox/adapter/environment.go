@@ -94,6 +94,7 @@ type Config struct {
 	Timeout       time.Duration // of one call; 30 s
 	OpenTimeout   time.Duration // of the start of an episode; 30 s
 	Source        []byte        // of the declaration, for the digest
+	Jail          string        // what the environment's code is kept from, in words for people
 }
 
 // ToolConfig corrects what a server says of a tool.
@@ -102,6 +103,7 @@ type ToolConfig struct {
 	Role        string
 	Description string
 	Errors      []audit.Family
+	Input       json.RawMessage // JSON Schema of the arguments; the server's own otherwise
 }
 
 func (c Config) withDefaults() Config {
@@ -124,6 +126,7 @@ type Environment struct {
 
 	mu     sync.Mutex
 	closed bool
+	notes  []string // of the declaration
 }
 
 var (
@@ -194,6 +197,10 @@ func (e *Environment) declare(offered []audit.Tool) error {
 		if c.Errors != nil {
 			tool.Errors = c.Errors
 		}
+		if len(c.Input) > 0 {
+			e.compare(tool, c.Input)
+			tool.Input = c.Input
+		}
 		if _, twice := e.effects[tool.Name]; twice {
 			return &audit.Error{
 				Code: audit.CodeInvalid, Message: fmt.Sprintf("environment %s offers two tools named %s", e.config.Name, tool.Name),
@@ -250,15 +257,38 @@ func (e *Environment) Info() audit.EnvironmentInfo { return e.info }
 // Kind is the adapter, as the declaration names it.
 func (e *Environment) Kind() string { return e.config.Kind }
 
+// Jail says what the environment's code is kept from.
+func (e *Environment) Jail(context.Context) (string, error) { return e.config.Jail, nil }
+
 // Tools lists the tools in the server's order.
 func (e *Environment) Tools(context.Context) ([]audit.Tool, error) { return e.tools, nil }
 
 // Notes says what was found on the way: declarations that the server does not keep.
 func (e *Environment) Notes() []string {
 	if n, ok := e.server.(Noter); ok {
-		return n.Notes()
+		return append(n.Notes(), e.notes...)
 	}
-	return nil
+	return e.notes
+}
+
+// compare notes arguments whose type the server gives otherwise than the
+// declaration: a server that declares lists as text refuses what agents send.
+func (e *Environment) compare(tool audit.Tool, declared json.RawMessage) {
+	type schema struct {
+		Properties map[string]struct {
+			Type any `json:"type"`
+		} `json:"properties"`
+	}
+	var theirs, ours schema
+	if json.Unmarshal(tool.Input, &theirs) != nil || json.Unmarshal(declared, &ours) != nil {
+		return
+	}
+	for name, p := range ours.Properties {
+		if q, ok := theirs.Properties[name]; ok && q.Type != nil && fmt.Sprint(q.Type) != fmt.Sprint(p.Type) {
+			e.notes = append(e.notes, fmt.Sprintf("tool %s: the server says %s is %v, the declaration %v", tool.Name, name, q.Type, p.Type))
+		}
+	}
+	slices.Sort(e.notes)
 }
 
 // Tasks lists the declared tasks, or those that the server has.

@@ -65,6 +65,9 @@ func (e *Environment) Jail(ctx context.Context) (string, error) {
 	return p.holds, nil
 }
 
+// Kind is the adapter, as a declaration names it.
+func (e *Environment) Kind() string { return "python-class" }
+
 // Info describes the environment.
 func (e *Environment) Info() audit.EnvironmentInfo {
 	capabilities := []audit.Capability{audit.CanDryRun, audit.CanSnapshot, audit.CanFork, audit.CanState, audit.CanSeed}
