@@ -97,6 +97,10 @@ func (c Config) fit(m *gpu.Model) (Config, int, error) {
 // Context is the most tokens of a request, prompt and text together.
 func (e *Engine) Context() int { return e.config.Context }
 
+// Limit is the most tokens that one request may have, prompt and text together:
+// what the context and the KV arena hold.
+func (e *Engine) Limit() int { return min(e.config.Context, e.pages*gpu.PageSize) }
+
 // Model is the model that writes. It may be changed (new weights) only while no
 // request runs; Flush must follow.
 func (e *Engine) Model() *gpu.Model { return e.model }
@@ -204,7 +208,7 @@ func RolloutSeed(seed uint64, i int) uint64 {
 
 // check refuses what can never run.
 func (e *Engine) check(r *Request) error {
-	if err := r.validate(); err != nil {
+	if err := r.Validate(); err != nil {
 		return err
 	}
 	for i, id := range r.Prompt {

@@ -110,8 +110,8 @@ func (r *Result) Release() {
 	}
 }
 
-// validate lists all faults that need no engine.
-func (r *Request) validate() error {
+// Validate lists all faults that can be seen without an engine.
+func (r *Request) Validate() error {
 	var errs []error
 	refuse := func(bad bool, format string, args ...any) {
 		if bad {
