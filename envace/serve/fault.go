@@ -51,6 +51,8 @@ func asFault(err error) *fault {
 	switch {
 	case errors.Is(err, generate.ErrContext), errors.Is(err, generate.ErrBudget):
 		return &fault{Status: http.StatusBadRequest, Kind: invalidRequest, Code: "context_length_exceeded", Message: err.Error()}
+	case errors.Is(err, generate.ErrInvalid):
+		return &fault{Status: http.StatusBadRequest, Kind: invalidRequest, Message: err.Error()}
 	case errors.Is(err, grammar.ErrUnsupported):
 		return &fault{Status: http.StatusBadRequest, Kind: invalidRequest, Code: "unsupported_schema", Message: err.Error()}
 	case errors.Is(err, generate.ErrClosed):

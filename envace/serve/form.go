@@ -127,11 +127,12 @@ func (s *server) toolForm(r *chatRequest, choice, name string) (form, error) {
 	if len(calls.Tools) == 0 {
 		return form{}, badRequest("tool_choice", "tool_choice names %q, which is none of the tools", name)
 	}
-	var err error
 	f.calls = &calls
-	if f.grammar, err = s.compiled(strings.Join(key, "\x00"), grammar.Tools(calls)); s.unfit != nil && !calls.Required {
+	if s.unfit != nil && !calls.Required {
 		return f, nil // free text, in which calls are found all the same
 	}
+	var err error
+	f.grammar, err = s.compiled(strings.Join(key, "\x00"), grammar.Tools(calls))
 	return f, asSchemaFault("tools", err)
 }
 

@@ -147,7 +147,7 @@ func (e *Engine) do(f func(*scheduler)) error {
 	return nil
 }
 
-// Generate continues a prompt. It returns ErrBudget, ErrContext, ErrNotFinite,
+// Generate continues a prompt. It returns ErrInvalid, ErrBudget, ErrContext, ErrNotFinite,
 // ErrClosed (wrapped), the cause of ctx's end, or the error of Emit; then what
 // the request held in memory is free already.
 func (e *Engine) Generate(ctx context.Context, r Request) (*Result, error) {
@@ -209,11 +209,11 @@ func RolloutSeed(seed uint64, i int) uint64 {
 // check refuses what can never run.
 func (e *Engine) check(r *Request) error {
 	if err := r.Validate(); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	for i, id := range r.Prompt {
 		if id < 0 || int(id) >= e.model.Vocab {
-			return fmt.Errorf("prompt token %d is %d: the model has %d", i, id, e.model.Vocab)
+			return fmt.Errorf("%w: prompt token %d is %d: the model has %d", ErrInvalid, i, id, e.model.Vocab)
 		}
 	}
 	total := len(r.Prompt) + r.Max

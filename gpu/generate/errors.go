@@ -3,6 +3,8 @@ package generate
 import "errors"
 
 var (
+	// ErrInvalid is returned for a request that no engine could serve.
+	ErrInvalid = errors.New("invalid request")
 	// ErrBudget is returned when a request needs more KV pages than there are, or
 	// more tokens than a grammar's shortest text is allowed.
 	ErrBudget = errors.New("does not fit its budget")
