@@ -108,3 +108,63 @@ func storedModel(tb testing.TB, d gpu.Device, c gpu.Config, kind gpu.DType) *gpu
 	})
 	return stored
 }
+
+// BenchmarkTraining is training steps (forward, backward, clipping, AdamW) of a model of
+// width 256 and 6 layers on four sequences of 256 tokens; gpu/testdata/torch_bench.py is the
+// same work in PyTorch.
+func BenchmarkTraining(b *testing.B) {
+	const sequences, length = 4, 256
+	d, err := host.New(host.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer d.Close()
+	m, err := gpu.NewRandom(d, gpu.Config{
+		Type: gpu.Qwen3, Layers: 6, Width: 256, Hidden: 768, Vocab: 4096, Context: 512,
+		Heads: gpu.Heads{H: 4, G: 2, D: 64}, Eps: 1e-6, RoPE: gpu.RoPE{Theta: 10000}, Tied: true, BOS: -1,
+	}, 1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	trainer, err := m.NewTrainer(gpu.TrainerConfig{Tokens: sequences * length})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer trainer.Free()
+	optimizer, err := trainer.NewAdamW(gpu.DefaultAdamW(1e-4))
+	if err != nil {
+		b.Fatal(err)
+	}
+	batch, scores := trainingBatch(sequences, length), gpu.Scores{}
+	dlogProb := make([]float32, len(batch.Rows))
+	for i := range dlogProb {
+		dlogProb[i] = -1 / float32(len(dlogProb))
+	}
+	for b.Loop() {
+		if err := trainer.Forward(batch, &scores); err != nil {
+			b.Fatal(err)
+		}
+		if err := trainer.Backward(dlogProb, nil); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := optimizer.Update(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(len(batch.Tokens)*b.N)/b.Elapsed().Seconds(), "tokens/s")
+}
+
+// trainingBatch scores every token but the first of each sequence.
+func trainingBatch(sequences, length int) *gpu.Batch {
+	batch := &gpu.Batch{}
+	for range sequences {
+		batch.Lengths = append(batch.Lengths, int32(length))
+		for i := range length {
+			if i+1 < length {
+				batch.Rows, batch.Targets = append(batch.Rows, int32(len(batch.Tokens))), append(batch.Targets, int32(i+1))
+			}
+			batch.Tokens = append(batch.Tokens, int32(i))
+		}
+	}
+	return batch
+}

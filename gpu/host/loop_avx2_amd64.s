@@ -1132,6 +1132,28 @@ row:
 	JNZ row
 	VZEROUPPER
 	RET
+
+// func avx2PackTile(rows int, src *float32, lds int, dst *float32, m int)
+TEXT ·avx2PackTile(SB), NOSPLIT, $0-40
+	MOVQ rows+0(FP), R10
+	MOVQ src+8(FP), R8
+	MOVQ lds+16(FP), R9
+	MOVQ dst+24(FP), R11
+	MOVQ m+32(FP), CX
+	LEAQ (CX*4), SI
+	LEAQ ·avx2mask<>(SB), DX
+	NEGQ CX
+	VMOVDQU 64(DX)(CX*4), Y15
+	XORQ AX, AX
+row:
+	VMASKMOVPS (R8)(AX*1), Y15, Y0
+	VMASKMOVPS Y0, Y15, (R11)(AX*1)
+	ADDQ R9, R8
+	ADDQ SI, R11
+	DECQ R10
+	JNZ row
+	VZEROUPPER
+	RET
 DATA ·avx2floats<>+0(SB)/4, $0xc2ad0000 // -86.5
 DATA ·avx2floats<>+4(SB)/4, $0xc2ad0000
 DATA ·avx2floats<>+8(SB)/4, $0xc2ad0000

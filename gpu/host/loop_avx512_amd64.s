@@ -1134,6 +1134,29 @@ row:
 	JNZ row
 	VZEROUPPER
 	RET
+
+// func avx512PackTile(rows int, src *float32, lds int, dst *float32, m int)
+TEXT ·avx512PackTile(SB), NOSPLIT, $0-40
+	MOVQ rows+0(FP), R10
+	MOVQ src+8(FP), R8
+	MOVQ lds+16(FP), R9
+	MOVQ dst+24(FP), R11
+	MOVQ m+32(FP), CX
+	LEAQ (CX*4), SI
+	MOVL $1, DX
+	SHLL CX, DX
+	DECL DX
+	KMOVW DX, K2
+	XORQ AX, AX
+row:
+	VMOVUPS.Z (R8)(AX*1), K2, Z0
+	VMOVUPS Z0, K2, (R11)(AX*1)
+	ADDQ R9, R8
+	ADDQ SI, R11
+	DECQ R10
+	JNZ row
+	VZEROUPPER
+	RET
 DATA ·avx512floats<>+0(SB)/4, $0xc2ad0000 // -86.5
 DATA ·avx512floats<>+4(SB)/4, $0xc2ad0000
 DATA ·avx512floats<>+8(SB)/4, $0xc2ad0000

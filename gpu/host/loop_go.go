@@ -80,6 +80,12 @@ func goLoops() loops {
 		expSum:    goExpSum,
 		softmax:   goSoftmax,
 		transpose: goTranspose,
+		packTile: func(rows int, src *float32, lds int, dst *float32, m int) {
+			to := from(dst, rows*m)
+			for i := range rows {
+				copy(to[i*m:(i+1)*m], from((*float32)(unsafe.Add(unsafe.Pointer(src), i*lds)), m))
+			}
+		},
 		gather: func(rows int, src *float32, lds int, dst *float32) {
 			for i := range rows {
 				*row16(unsafe.Add(unsafe.Pointer(dst), 4*chunk*i)) = *row16(unsafe.Add(unsafe.Pointer(src), lds*i))

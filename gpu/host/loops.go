@@ -24,4 +24,5 @@ type loops struct {
 	softmax        func(rows int, s *float32, valid *int32, state, acc *float32, d int, scale float32)
 	transpose      func(blocks int, src *float32, lds int, dst *float32, ldd int)
 	gather         func(rows int, src *float32, lds int, dst *float32)
+	packTile       func(rows int, src *float32, lds int, dst *float32, m int)
 }

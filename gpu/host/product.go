@@ -32,19 +32,34 @@ func (d *Device) multiply(x product) {
 		return
 	}
 	panels := x.b.panels()
-	group, rows := panels, min(x.m, blockM)
-	if threads := len(d.pool.workers); threads > 1 && x.m*x.n*x.k > smallWork {
-		group = max(1, (panels+4*threads-1)/(4*threads))
-		groups := (panels + group - 1) / group
-		want := max(1, 2*threads/groups) // row blocks that keep everyone busy
-		rows = min(rows, max(d.k.rows, (x.m+want-1)/want))
-	}
-	groups, blocks := (panels+group-1)/group, (x.m+rows-1)/rows
+	group, rows := d.shares(x)
+	groups, blocks := ceil(panels, group), ceil(x.m, rows)
 	d.pool.run(groups*blocks, func(w *worker, task int) {
 		j, i := task%groups*group, task/groups*rows
 		d.multiplyBlock(w, x, [2]int{i, min(i+rows, x.m)}, [2]int{j, min(j+group, panels)})
 	})
 }
+
+// shares gives the panels and the rows of a task. A plain A is split by panels first, and by
+// rows where there are few panels; a transposed one by rows first, since each task packs its
+// rows.
+func (d *Device) shares(x product) (group, rows int) {
+	panels, threads := x.b.panels(), len(d.pool.workers)
+	group, rows = panels, min(x.m, blockM)
+	if threads == 1 || x.m*x.n*x.k <= smallWork {
+		return group, rows
+	}
+	tasks := 4 * threads // so that a thread that falls behind can be helped
+	if x.cs != 1 {
+		rows = min(rows, max(8*d.k.rows, ceil(x.m, tasks)))
+		return max(1, ceil(panels, ceil(tasks, ceil(x.m, rows)))), rows
+	}
+	group = ceil(panels, tasks)
+	return group, min(rows, max(d.k.rows, ceil(x.m, max(1, tasks/2/ceil(panels, group)))))
+}
+
+// ceil is a/b rounded up.
+func ceil(a, b int) int { return (a + b - 1) / b }
 
 // check panics when a tile would reach outside of a slice: the assembler does not look.
 func (x product) check() {
@@ -80,7 +95,7 @@ func (d *Device) multiplyBlock(w *worker, x product, i, j [2]int) {
 		if x.add || p0 > 0 {
 			load = 1
 		}
-		a := x.blockOfA(w, s, i[0], p0, kc)
+		a := d.blockOfA(w, x, s, i[0], p0, kc)
 		for panel := j[0]; panel < j[1]; panel++ {
 			b := x.b.block(&d.k, panel, p0, kc, scratch)
 			n0 := panel * x.b.width
@@ -111,7 +126,7 @@ func copyRows(dst []float32, ldd int, src []float32, lds, rows, cols int) {
 type parting struct{ parts, base, extra int }
 
 func split(n, tallest int) parting {
-	parts := (n + tallest - 1) / tallest
+	parts := ceil(n, tallest)
 	return parting{parts, n / parts, n % parts}
 }
 
@@ -140,28 +155,20 @@ func (a blockA) tile(row, m int) (from *float32, rs, cs int) {
 }
 
 // blockOfA gives the rows from i0 on, columns p0..p0+kc-1. A transposed A is packed, since
-// its columns are far apart; the rows of a plain one are read where they lie.
-func (x product) blockOfA(w *worker, s parting, i0, p0, kc int) blockA {
+// its columns are far apart; the rows of a plain one are read where they lie. One of the
+// two strides is 1.
+func (d *Device) blockOfA(w *worker, x product, s parting, i0, p0, kc int) blockA {
 	a := blockA{at: x.a[i0*x.rs+p0*x.cs:], rs: x.rs, cs: x.cs, kc: kc}
 	if x.cs == 1 {
 		return a
 	}
 	rows := s.parts*s.base + s.extra
 	packed := w.floats(scratchA, rows*kc)
-	to := packed
+	_ = a.at[(kc-1)*a.cs+rows-1]
 	for t, row := 0, 0; t < s.parts; t++ {
 		m := s.size(t)
-		for p := range kc {
-			src := a.at[row*a.rs+p*a.cs:]
-			if a.rs == 1 {
-				copy(to[p*m:p*m+m], src)
-				continue
-			}
-			for i := range m {
-				to[p*m+i] = src[i*a.rs]
-			}
-		}
-		to, row = to[m*kc:], row+m
+		d.k.packTile(kc, &a.at[row], 4*a.cs, &packed[row*kc], m)
+		row += m
 	}
 	return blockA{at: packed, kc: kc, packed: true}
 }

@@ -220,6 +220,9 @@ func avx512Transpose(blocks int, src *float32, lds int, dst *float32, ldd int)
 //go:noescape
 func avx512Gather(rows int, src *float32, lds int, dst *float32)
 
+//go:noescape
+func avx512PackTile(rows int, src *float32, lds int, dst *float32, m int)
+
 func avx512Loops() loops {
 	return loops{
 		add:            avx512Add,
@@ -241,6 +244,7 @@ func avx512Loops() loops {
 		softmax:        avx512Softmax,
 		transpose:      avx512Transpose,
 		gather:         avx512Gather,
+		packTile:       avx512PackTile,
 	}
 }
 
@@ -359,6 +363,9 @@ func avx2Transpose(blocks int, src *float32, lds int, dst *float32, ldd int)
 //go:noescape
 func avx2Gather(rows int, src *float32, lds int, dst *float32)
 
+//go:noescape
+func avx2PackTile(rows int, src *float32, lds int, dst *float32, m int)
+
 func avx2Loops() loops {
 	return loops{
 		add:            avx2Add,
@@ -380,5 +387,6 @@ func avx2Loops() loops {
 		softmax:        avx2Softmax,
 		transpose:      avx2Transpose,
 		gather:         avx2Gather,
+		packTile:       avx2PackTile,
 	}
 }

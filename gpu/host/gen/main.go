@@ -41,11 +41,12 @@ func generate() map[string][]byte {
 			stubs.add(s.name+l.name, l.signature())
 		}
 		a.softmax(s)
-		stubs.add(s.name+"Softmax", softmaxParams)
 		a.transpose(s)
-		stubs.add(s.name+"Transpose", transposeParams)
 		a.gather(s)
-		stubs.add(s.name+"Gather", gatherParams)
+		a.packTile(s)
+		for _, f := range others() {
+			stubs.add(s.name+f[0], f[1])
+		}
 		files[fmt.Sprintf("loop_%s_amd64.s", s.name)] = a.bytes()
 		stubs.loops(s)
 	}

@@ -29,7 +29,10 @@ func (s *stubs) loops(i isa) {
 	for _, l := range loops() {
 		fmt.Fprintf(&s.buf, "\n\t\t%s: %s%s,", field(l.name), i.name, l.name)
 	}
-	fmt.Fprintf(&s.buf, "\n\t\tsoftmax: %sSoftmax,\n\t\ttranspose: %sTranspose,\n\t\tgather: %sGather,\n\t}\n}\n", i.name, i.name, i.name)
+	for _, f := range others() {
+		fmt.Fprintf(&s.buf, "\n\t\t%s: %s%s,", field(f[0]), i.name, f[0])
+	}
+	s.buf.WriteString("\n\t}\n}\n")
 }
 
 func (s *stubs) bytes() []byte {
@@ -43,8 +46,18 @@ func loopTypes() []byte {
 	for _, l := range loops() {
 		fmt.Fprintf(&buf, "\t%s func%s\n", field(l.name), l.signature())
 	}
-	fmt.Fprintf(&buf, "\tsoftmax func%s\n\ttranspose func%s\n\tgather func%s\n}\n", softmaxParams, transposeParams, gatherParams)
+	for _, f := range others() {
+		fmt.Fprintf(&buf, "\t%s func%s\n", field(f[0]), f[1])
+	}
+	buf.WriteString("}\n")
 	return goFile(buf.String())
+}
+
+// others are the functions beside the loops, each with its signature.
+func others() [][2]string {
+	return [][2]string{
+		{"Softmax", softmaxParams}, {"Transpose", transposeParams}, {"Gather", gatherParams}, {"PackTile", packTileParams},
+	}
 }
 
 // field is the name of a loop in the table.

@@ -85,3 +85,36 @@ func (a *asm) gather(s isa) {
 	a.op("VZEROUPPER")
 	a.op("RET")
 }
+
+// packTileParams copies rows of m elements, lds bytes apart, to where they stand one after
+// the other; m is at most the height of the tallest tile.
+const (
+	packTileParams = "(rows int, src *float32, lds int, dst *float32, m int)"
+	packTileArgs   = 5 * 8
+)
+
+func (a *asm) packTile(s isa) {
+	a.text(s.name+"PackTile", packTileParams[1:len(packTileParams)-1], packTileArgs)
+	for _, arg := range [][2]string{
+		{"rows+0(FP)", "R10"},
+		{"src+8(FP)", "R8"},
+		{"lds+16(FP)", "R9"},
+		{"dst+24(FP)", "R11"},
+		{"m+32(FP)", "CX"},
+	} {
+		a.op("MOVQ", arg[0], arg[1])
+	}
+	b := &body{asm: a, isa: s, loop: loop{streams: []string{"src", "dst"}}, tail: true}
+	b.pointers = map[string]string{"src": "R8", "dst": "R11"}
+	a.op("LEAQ", "(CX*4)", "SI")
+	b.mask()
+	a.op("XORQ", "AX", "AX")
+	a.label("row")
+	b.store("dst", b.load("src"))
+	a.op("ADDQ", "R9", "R8")
+	a.op("ADDQ", "SI", "R11")
+	a.op("DECQ", "R10")
+	a.op("JNZ", "row")
+	a.op("VZEROUPPER")
+	a.op("RET")
+}
