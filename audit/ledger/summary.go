@@ -51,6 +51,33 @@ func (l *Ledger) Pooled(ctx context.Context, runs []string, slice audit.Slice) (
 	return l.summaries(ctx, runs, slice, true)
 }
 
+// Trend reads the tools' figures of several runs, in the order of names.
+func (l *Ledger) Trend(ctx context.Context, runs []string, slice audit.Slice) ([]audit.Summary, error) {
+	return l.summaries(ctx, runs, slice, false)
+}
+
+// ToolFigures reads one tool's figures in every slice that the run has.
+func (l *Ledger) ToolFigures(ctx context.Context, run, environment, tool string) ([]audit.Figures, error) {
+	id, err := l.runID(ctx, run)
+	if err != nil {
+		return nil, infrastructure(err)
+	}
+	rows, err := l.pool.Query(ctx, `
+		SELECT figures FROM summary_cell WHERE run = $1 AND tool = $2 AND ($3 = '' OR environment = $3)
+		ORDER BY environment, version, mode, split`, id, label(tool), label(environment))
+	if err != nil {
+		return nil, infrastructure(err)
+	}
+	figures, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (f audit.Figures, err error) {
+		var text []byte
+		if err := row.Scan(&text); err != nil {
+			return f, err
+		}
+		return f, json.Unmarshal(text, &f)
+	})
+	return figures, infrastructure(err)
+}
+
 // Computed says when a run's figures were computed; zero = never.
 func (l *Ledger) Computed(ctx context.Context, run string) (time.Time, error) {
 	var at time.Time

@@ -152,3 +152,38 @@ func (i Interval) shape() (string, any) {
 func (i Interval) Twin() Table {
 	return Table{Caption: i.Title, Head: []string{"value", "low", "high"}, Rows: [][]string{{Percent(i.Value), Percent(i.Lo), Percent(i.Hi)}}}
 }
+
+// Strip draws many shares as one row of shades: the paler, the surer.
+type Strip struct {
+	Title  string
+	Values []float64 // in [0,1]
+}
+
+const stripWidth, stripHeight, maxStrip = 640., 18., 320
+
+func (s Strip) shape() (string, any) {
+	d := ladderDrawing{Title: s.Title, W: stripWidth, H: stripHeight}
+	values := s.Values[:min(len(s.Values), maxStrip)]
+	width := min(12, stripWidth/float64(max(len(values), 1)))
+	for i, v := range values {
+		class := "p4"
+		for j, limit := range []float64{.99, .9, .5, .1} {
+			if v >= limit {
+				class = "p" + strconv.Itoa(j)
+				break
+			}
+		}
+		d.Parts = append(d.Parts, piece{X: float64(i) * width, W: max(.8, width-.5), Class: class, Text: "token " + strconv.Itoa(i+1) + ": " + Percent(v)})
+	}
+	d.Desc = strconv.Itoa(len(s.Values)) + " values"
+	return "strip", d
+}
+
+// Twin is one row a value.
+func (s Strip) Twin() Table {
+	t := Table{Caption: s.Title, Head: []string{"token", "probability"}}
+	for i, v := range s.Values[:min(len(s.Values), maxStrip)] {
+		t.Rows = append(t.Rows, []string{strconv.Itoa(i + 1), Percent(v)})
+	}
+	return t
+}

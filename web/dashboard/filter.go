@@ -106,6 +106,14 @@ func (f filter) choices(key string, s *audit.Summary) []choice {
 			all = append(all, choice{string(m), string(m), f.Mode == m})
 		}
 		return all
+	case "tool":
+		all := []choice{{"all tools", "", f.Tool == ""}}
+		for i := range s.Tools {
+			if name := s.Tools[i].Tool; all[len(all)-1].Value != name {
+				all = append(all, choice{name, name, f.Tool == name})
+			}
+		}
+		return all
 	case "version":
 		all := []choice{{"all versions", "", f.Version == ""}}
 		for _, v := range s.Versions {
@@ -121,4 +129,17 @@ func (f filter) choices(key string, s *audit.Summary) []choice {
 		}
 	}
 	return nil
+}
+
+// Pairs are the filter's words for the hidden fields of a form.
+func (f filter) Pairs() []keep {
+	var pairs []keep
+	for _, k := range []keep{
+		{"run", f.Run}, {"environment", f.Environment}, {"tool", f.Tool}, {"version", f.Version}, {"mode", string(f.Mode)}, {"split", string(f.Split)},
+	} {
+		if k.Value != "" {
+			pairs = append(pairs, k)
+		}
+	}
+	return pairs
 }

@@ -33,6 +33,10 @@ func (s *site) pages() []page {
 	return []page{
 		s.overviewPage(),
 		s.toolsPage(),
+		s.toolPage(),
+		s.callsPage(),
+		s.callPage(),
+		s.episodePage(),
 	}
 }
 

@@ -34,6 +34,13 @@ func (s *site) functions() template.FuncMap {
 		"formula":  formula,
 		"finite":   finite,
 		"severity": severityName,
+		"anchor":   anchor,
+		"deref":    func(b *bool) bool { return *b },
+		"ratio":    func(a, b float64) float64 { return a / b },
+		"rung":     func(i int) audit.Severity { return audit.Severity(i) }, //nolint:gosec // 0 to 5
+		"text":     func(b []byte) string { return string(b) },
+		"ladder":   ladder,
+		"interval": interval,
 	}
 }
 
@@ -192,3 +199,6 @@ func severityName(s audit.Severity) string {
 	}
 	return names[s]
 }
+
+// anchor is the fragment of a JSON Pointer on a call's page.
+func anchor(pointer string) string { return "f" + pointer }

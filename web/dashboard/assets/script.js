@@ -25,20 +25,6 @@
     });
   }
 
-  // Copy buttons.
-  document.addEventListener("click", async (event) => {
-    const button = event.target.closest("[data-copy]");
-    if (!button) return;
-    const source = document.getElementById(button.dataset.copy);
-    try {
-      await navigator.clipboard.writeText(source.value ?? source.textContent);
-      button.textContent = "Copied";
-    } catch {
-      source.focus();
-      source.select?.();
-    }
-  });
-
   // Parts that are fetched on demand: <a data-load="id" href="/part">.
   document.addEventListener("click", async (event) => {
     const link = event.target.closest("a[data-load]");
@@ -48,8 +34,16 @@
     const answer = await fetch(link.href, { headers: { Accept: "text/html" } });
     if (!answer.ok) return location.assign(link.href);
     const target = document.getElementById(link.dataset.load);
-    target.textContent = await answer.text();
-    link.remove();
+    const text = await answer.text();
+    if (target.matches("textarea")) {
+      target.hidden = false;
+      target.value = text;
+      target.select();
+      try { await navigator.clipboard.writeText(text); link.textContent = "Copied"; } catch { target.focus(); }
+    } else {
+      target.textContent = text;
+      link.remove();
+    }
   });
 
   // Keys.
@@ -124,5 +118,13 @@
     document.addEventListener("visibilitychange", () => { if (!document.hidden && again) { again = false; soon(); } });
     addEventListener("pagehide", () => source.close());
   }
+  // A link to a field opens what hides it.
+  const reveal = () => {
+    const at = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    for (let d = at && at.closest("details"); d; d = d.parentElement.closest("details")) d.open = true;
+    if (at) at.scrollIntoView({ block: "center" });
+  };
+  addEventListener("hashchange", reveal);
+  reveal();
   localise(document);
 })();
