@@ -3,7 +3,7 @@ package sandbox
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -128,6 +128,8 @@ type contract struct {
 	reads []audit.Call // of solutions, one a tool
 	noise []audit.NoisePath
 	tasks []audit.Task
+
+	volatile []string // JSON Pointers into what probes show that change by themselves
 }
 
 func newContract(ctx context.Context, env audit.Environment) (*contract, error) {
@@ -242,18 +244,60 @@ func (c *contract) digestOf(ctx context.Context, s audit.Session) (audit.Digest,
 	if len(probes) == 0 {
 		return audit.Digest{}, notApplicable("no probe covers " + c.task.Solution[c.write].Tool)
 	}
-	h := sha256.New()
-	for _, probe := range probes {
+	first, err := c.view(ctx, s, probes)
+	if err != nil {
+		return audit.Digest{}, err
+	}
+	again, err := c.view(ctx, s, probes)
+	if err != nil {
+		return audit.Digest{}, err
+	}
+	for _, op := range diff.Diff(first, again) {
+		if c.env.Info().Deterministic {
+			return audit.Digest{}, fmt.Errorf("the probes answer otherwise when they are made twice: %s", op.Path)
+		}
+		c.volatile = append(c.volatile, op.Path)
+	}
+	return diff.Hash(without(again, c.volatile)), nil
+}
+
+// view is what probes show, as one value.
+func (c *contract) view(ctx context.Context, s audit.Session, probes []audit.Call) (diff.Value, error) {
+	answers := make([]json.RawMessage, len(probes))
+	for i, probe := range probes {
 		seen, err := s.Call(ctx, probe)
 		if err != nil {
-			return audit.Digest{}, err
+			return diff.Value{}, err
 		}
 		if seen.Status == audit.StatusFault || seen.Status == audit.StatusUnknown {
-			return audit.Digest{}, fmt.Errorf("probe %s: %s", probe.Tool, seen.Status)
+			return diff.Value{}, fmt.Errorf("probe %s: %s", probe.Tool, seen.Status)
 		}
-		_, _ = fmt.Fprintf(h, "%s %d:%s", seen.Status, len(seen.Raw), seen.Raw) // a hash never fails to write
+		n, err := diff.Normalise(seen.Raw, diff.Limits{})
+		if err != nil {
+			return diff.Value{}, fmt.Errorf("probe %s: %w", probe.Tool, err)
+		}
+		answers[i] = n.Value.JSON()
 	}
-	return audit.Digest(h.Sum(nil)), nil
+	text, err := json.Marshal(answers)
+	if err != nil {
+		return diff.Value{}, err
+	}
+	return diff.Decode(text, diff.Limits{Bytes: 1 << 30, Leaves: 1 << 30})
+}
+
+// without sets what is volatile to null.
+func without(v diff.Value, volatile []string) diff.Value {
+	for _, at := range volatile {
+		old, found := v.Lookup(at)
+		if !found {
+			continue
+		}
+		op := diff.Op{Op: diff.OpReplace, Path: at, Value: json.RawMessage("null"), Old: old.JSON()}
+		if next, err := (diff.Patch{op}).Apply(v); err == nil {
+			v = next
+		}
+	}
+	return v
 }
 
 // stateOf is the whole state as a value of audit/diff.

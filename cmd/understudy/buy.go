@@ -31,6 +31,7 @@ const mostCandidates = 20_000
 func (g gateFlags) buyMissing(ctx context.Context, inv *invocation, l *ledger.Ledger, v *gate.Verdict) (err error) {
 	envs := newEnvironments(inv.config)
 	defer func() { err = errors.Join(err, envs.Close()) }()
+	envs.keepContracts(l, inv.log)
 	queued, err := gate.Buy(ctx, buyer{l, envs}, v)
 	if err != nil {
 		return err

@@ -42,6 +42,7 @@ func newPipeline(r *resources, cfg Config, log *slog.Logger, pc pipelineConfig) 
 	if p.ledger, err = ledger.New(r.pool, ledger.Config{}); err != nil {
 		return nil, err
 	}
+	p.envs.keepContracts(p.ledger, log)
 	p.auditor, err = audit.New(audit.Config{
 		Opener: p.envs, Rehearser: pc.rehearser, Rehearsals: pc.rehearsals, Secret: []byte(cfg.SamplingSecret),
 	})

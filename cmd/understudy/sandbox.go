@@ -16,6 +16,8 @@ type sandboxFlags struct {
 	json  bool
 	data  string // folder to import from
 	calls int    // of a check's soak
+	save  bool   // keep a contract in the ledger
+	http  string // address to serve MCP on; "" = stdin and stdout
 	synth synthFlags
 }
 
@@ -34,6 +36,8 @@ func sandboxVerbs() []sandboxVerb {
 		{"call", "NAME TOOL [ARGUMENTS]", "one call from a fresh state, its answer and what it changed", 2, sandboxCall},
 		{"check", "NAME", "tasks, kill rate and soak: is the environment fit to judge by?", 1, sandboxCheck},
 		{"contract", "NAME", "what an auditor relies on: seeds, isolation, forks, errors", 1, sandboxContract},
+		{"serve-mcp", "NAME", "offer it to MCP clients, on stdin and stdout or over HTTP; each gets a world of its own", 1, sandboxServeMCP},
+		{"schema", "", "the JSON Schema of a file of environments, for your editor", 0, sandboxSchema},
 		{"shell", "NAME", "try it by hand, and see what each call changes", 1, sandboxShell},
 		{"synth", "--from FILE --model URL", "make new environments from recorded requests, with a model as their author", 0, sandboxSynth},
 		{"import", "tau2 --data DIR", "mount tau2-bench's own states, tasks and policies", 1, sandboxImport},
@@ -50,13 +54,15 @@ func sandboxCommand() command {
 		example: "understudy sandbox shell retail-mini@3",
 		setup: func(fs *flag.FlagSet) runFunc {
 			var f sandboxFlags
-			fs.StringVar(&f.task, "task", "", "start in the state of this task (call, shell)")
-			fs.Uint64Var(&f.seed, "seed", 0, "seed of new ids (call, shell) and of the draws (check)")
+			fs.StringVar(&f.task, "task", "", "start in the state of this task (call, shell, serve-mcp)")
+			fs.Uint64Var(&f.seed, "seed", 0, "seed of new ids (call, shell, serve-mcp) and of the draws (check)")
 			fs.StringVar(&f.role, "role", "", "who calls, assistant or user; the tool's own by default (call)")
 			fs.BoolVar(&f.json, "json", false, "print JSON (list, tools, tasks, call, contract)")
 			fs.StringVar(&f.data, "data", "", "folder with the folders retail, airline, telecom (import)")
 			f.synth.register(fs)
 			fs.IntVar(&f.calls, "calls", 20_000, "random calls (check)")
+			fs.BoolVar(&f.save, "save", false, "keep the outcome in the ledger, for the dashboard (contract)")
+			fs.StringVar(&f.http, "http", "", "serve streamable HTTP at this address instead of stdin and stdout (serve-mcp)")
 			return func(ctx context.Context, inv *invocation) error { return runSandbox(ctx, inv, f) }
 		},
 	}

@@ -2,8 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
+	"understudy/audit"
+	"understudy/audit/ledger"
 	"understudy/sandbox"
 )
 
@@ -17,6 +21,12 @@ func sandboxContract(ctx context.Context, inv *invocation, envs *environments, a
 	if err != nil {
 		return err
 	}
+	report.Ref, _, _ = strings.Cut(args[0], "@")
+	if f.save {
+		if err := saveContract(ctx, inv, audit.Contract(report)); err != nil {
+			return err
+		}
+	}
 	if f.json {
 		err = printJSON(inv.stdout, report)
 	} else {
@@ -26,4 +36,18 @@ func sandboxContract(ctx context.Context, inv *invocation, envs *environments, a
 		err = &gateError{status: exitFailed, text: args[0] + " breaks its contract"}
 	}
 	return err
+}
+
+// saveContract keeps a contract in the ledger, for the dashboard.
+func saveContract(ctx context.Context, inv *invocation, c audit.Contract) (err error) {
+	r, err := openLedger(ctx, inv.config, inv.log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.close(ctx)) }()
+	l, err := ledger.New(r.pool, ledger.Config{})
+	if err != nil {
+		return err
+	}
+	return l.SaveContract(ctx, c)
 }

@@ -28,6 +28,13 @@ type listed struct {
 
 func sandboxList(ctx context.Context, inv *invocation, envs *environments, _ []string, f sandboxFlags) error {
 	var rows []listed
+	if set, err := envs.mounts(); err != nil {
+		return err
+	} else if set != nil {
+		for _, name := range set.Names() {
+			rows = append(rows, describeMounted(ctx, envs, name))
+		}
+	}
 	for _, ref := range envs.names() {
 		row, err := describe(ctx, envs, ref)
 		if err != nil {
@@ -76,6 +83,29 @@ func describe(ctx context.Context, envs *environments, ref string) (listed, erro
 	tools, err := env.Tools(ctx)
 	row.Tools = len(tools)
 	return row, err
+}
+
+// describeMounted is the line of a declared environment. One that cannot be opened
+// is listed with the reason: the others must not suffer.
+func describeMounted(ctx context.Context, envs *environments, name string) listed {
+	row, err := describe(ctx, envs, name)
+	if err != nil {
+		return listed{Name: name, Description: "cannot be opened: " + err.Error()}
+	}
+	env, err := envs.Environment(ctx, name)
+	if err != nil {
+		return row
+	}
+	row.Versions = map[string]string{env.Info().Version: ""}
+	if k, ok := env.(interface{ Kind() string }); ok {
+		row.Description = "declared; " + k.Kind()
+	}
+	if t, ok := env.(audit.Tasker); ok {
+		if tasks, err := t.Tasks(ctx, 0, 0); err == nil {
+			row.Tasks = len(tasks)
+		}
+	}
+	return row
 }
 
 func labels(versions map[string]string) []string {

@@ -123,6 +123,8 @@ func (f *yamlFile) read(path string, node ast.Node) {
 		key, line := entry.Key.GetToken().Value, entry.Key.GetToken().Position.Line
 		scalar, ok := entry.Value.(ast.ScalarNode)
 		switch {
+		case key == "environments" && isMapping(entry.Value): // they may be declared in this file, too
+			f.values[key] = yamlValue{value: path, line: line}
 		case !known[key]:
 			f.faults = append(f.faults, fmt.Errorf("%s:%d: unknown key %s; %s", path, line, key, suggest(key, keys)))
 		case !ok:
@@ -131,4 +133,12 @@ func (f *yamlFile) read(path string, node ast.Node) {
 			f.values[key] = yamlValue{value: fmt.Sprint(scalar.GetValue()), line: line}
 		}
 	}
+}
+
+func isMapping(n ast.Node) bool {
+	switch n.(type) {
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return true
+	}
+	return false
 }

@@ -186,11 +186,13 @@ func pointerOf(steps []string) string {
 
 // glance is what the probes of one write showed at one time.
 type glance struct {
-	sights []sight
-	world  World
+	sights   []sight
+	world    World
+	volatile []string // JSON Pointers that differ when the probes are made twice: no write's doing
 }
 
-// look makes the probes that apply to a write, the first time.
+// look makes the probes that apply to a write, the first time; twice where the
+// environment is not declared deterministic.
 func (s *session) look(ctx context.Context, write audit.Call) (glance, error) {
 	var g glance
 	var answers []diff.Value
@@ -210,8 +212,29 @@ func (s *session) look(ctx context.Context, write audit.Call) (glance, error) {
 		parts[seen.at] = answer
 	}
 	var err error
-	g.world, err = worldOf(parts)
-	return g, err
+	if g.world, err = worldOf(parts); err != nil || s.environment.config.Deterministic || len(g.sights) == 0 {
+		return g, err
+	}
+	second, err := s.again(ctx, g)
+	if err != nil {
+		return g, err
+	}
+	for _, op := range diff.Diff(g.world.value, second.value) {
+		g.volatile = append(g.volatile, op.Path)
+	}
+	g.world = second // the one just before the write
+	return g, nil
+}
+
+// changed is what a write did to what the probes show.
+func (g glance) changed(after World) diff.Patch {
+	delta := diff.Patch{}
+	for _, op := range diff.Diff(g.world.value, after.value) {
+		if !slices.ContainsFunc(g.volatile, func(at string) bool { return op.Path == at || strings.HasPrefix(op.Path, at+"/") }) {
+			delta = append(delta, op)
+		}
+	}
+	return delta
 }
 
 // again makes the same probes after the write.

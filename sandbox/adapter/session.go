@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"understudy/audit"
-	"understudy/audit/diff"
 )
 
 // session is one episode with what our side adds to it. A session whose episode
@@ -178,11 +177,7 @@ func (s *session) compare(ctx context.Context, o *audit.Observation, before glan
 	if err != nil {
 		return // the answer stands; what it did is not known
 	}
-	delta := diff.Diff(before.world.value, after.value)
-	if delta == nil {
-		delta = diff.Patch{}
-	}
-	o.Evidence, o.Delta = audit.EvidenceProbed, delta
+	o.Evidence, o.Delta = audit.EvidenceProbed, before.changed(after)
 	for _, seen := range before.sights {
 		o.Scope = append(o.Scope, seen.at)
 	}

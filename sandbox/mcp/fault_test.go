@@ -139,7 +139,7 @@ func TestABrokenEpisodeHarmsNoOther(t *testing.T) {
 		{"retool", audit.StatusOK, "", false, "the next call meets other tools"},
 	}
 	config := counted()
-	config.Timeout = time.Second
+	config.Timeout = 3 * time.Second
 	env := mount(t, itself("parts"), config)
 	for _, test := range tests {
 		t.Run(test.tool, func(t *testing.T) {

@@ -84,13 +84,9 @@ func (t *tree) value(n ast.Node, at string) any {
 }
 
 func (t *tree) object(entries []*ast.MappingValueNode, at string) any {
-	object := make(map[string]any, len(entries))
+	object := make(map[string]any, len(entries)) // the parser has refused keys that stand twice
 	for _, e := range entries {
 		key := e.Key.GetToken().Value
-		if _, twice := object[key]; twice {
-			t.fault(e.Key, "%q stands twice", key)
-			continue
-		}
 		below := at + "/" + escape(key)
 		object[key] = t.value(e.Value, below)
 		t.lines[below] = lineOf(e.Key)

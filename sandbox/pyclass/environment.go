@@ -18,6 +18,7 @@ type Environment struct {
 	spec      Spec
 	arguments *adapter.Arguments
 	digest    audit.Digest
+	seeded    bool // the class may use the session's randomness
 
 	mu     sync.Mutex
 	runner *process // nil = to be started at the next use
@@ -47,7 +48,7 @@ func New(ctx context.Context, spec Spec) (*Environment, error) {
 		return nil, fmt.Errorf("encode tools of %s: %w", spec.Name, err)
 	}
 	e := &Environment{
-		spec: spec, arguments: arguments,
+		spec: spec, arguments: arguments, seeded: spec.mentionsRandomness(),
 		digest: adapter.DigestOf([]byte(spec.Kind), []byte(spec.Source), []byte(spec.File), spec.Config, declared, []byte(runnerSource)),
 	}
 	if _, _, err := e.process(ctx); err != nil {
@@ -70,7 +71,10 @@ func (e *Environment) Kind() string { return "python-class" }
 
 // Info describes the environment.
 func (e *Environment) Info() audit.EnvironmentInfo {
-	capabilities := []audit.Capability{audit.CanDryRun, audit.CanSnapshot, audit.CanFork, audit.CanState, audit.CanSeed}
+	capabilities := []audit.Capability{audit.CanDryRun, audit.CanSnapshot, audit.CanFork, audit.CanState}
+	if e.seeded {
+		capabilities = append(capabilities, audit.CanSeed)
+	}
 	if len(e.spec.Tasks) > 0 {
 		capabilities = append(capabilities, audit.CanCheck)
 	}

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"understudy/audit"
@@ -88,4 +90,18 @@ func (s Spec) validate() error {
 		Code: audit.CodeInvalid, Message: fmt.Sprintf("Python class environment %q %s", s.Name, fault),
 		Hint: "kinds are envscaler, bfcl, acebench and tau2; give class, source or file, and tools",
 	}
+}
+
+// mentionsRandomness reports whether the class may depend on the seed. A file that
+// only its own jail can read may, too.
+func (s Spec) mentionsRandomness() bool {
+	text := s.Source
+	if s.File != "" {
+		file, err := os.ReadFile(s.File)
+		if err != nil {
+			return true
+		}
+		text = string(file)
+	}
+	return strings.Contains(text, "random")
 }
