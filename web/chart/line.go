@@ -37,7 +37,7 @@ type Line struct {
 // The plot area within the view box.
 const (
 	lineLeft, lineTop       = 46., 14.
-	lineRight, lineBottom   = 14., 34.
+	lineRight, lineBottom   = 34., 34.
 	lineHeight              = 220.
 	lineWidth, lineWideness = 520., 860.
 )

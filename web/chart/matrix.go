@@ -41,7 +41,7 @@ type field struct {
 func (m Matrix) shape() (string, any) {
 	d := matrixDrawing{
 		Title: m.Title, Desc: m.Desc, RowName: m.RowName, ColName: m.ColName, Left: matrixLeft, Top: matrixTop,
-		W: matrixLeft + matrixCell*float64(len(m.Cols)) + 8, H: matrixTop + matrixRowHeight*float64(len(m.Rows)) + 8,
+		W: matrixLeft + matrixCell*float64(len(m.Cols)) + 76, H: matrixTop + matrixRowHeight*float64(len(m.Rows)) + 8,
 	}
 	for i, name := range m.Rows {
 		d.Rows = append(d.Rows, tick{matrixTop + matrixRowHeight*(float64(i)+.5), name})

@@ -85,7 +85,7 @@ func (s *site) call(ctx context.Context, r *request) (*callView, error) {
 				v.Prompt = &b
 			}
 		default:
-			if b.There || part != "again" {
+			if b.There || part != "again" && part != "recorded" {
 				v.Bodies = append(v.Bodies, b)
 			}
 		}

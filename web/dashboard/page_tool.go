@@ -229,16 +229,16 @@ func (s *site) toolFields(ctx context.Context, r *request, t *toolView) error {
 		return err
 	}
 	root := &fieldNode{}
-	for _, f := range fields {
+	for _, f := range fields { // the most frequent first
+		if t.Field == nil && f.Part != "outcome" && f.Severity >= audit.S2 {
+			t.Field = &f
+		}
 		switch f.Part {
 		case "outcome":
 			t.Outcomes = append(t.Outcomes, f)
 		case "effect":
 			t.Effects = append(t.Effects, f)
 		default:
-			if t.Field == nil && f.Severity >= audit.S2 {
-				t.Field = &f
-			}
 			root.hang(f)
 		}
 	}

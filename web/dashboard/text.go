@@ -23,6 +23,8 @@ func (s *site) functions() template.FuncMap {
 		"draw":     s.charts.Draw,
 		"percent":  chart.Percent,
 		"number":   chart.Number,
+		"bare":     bare,
+		"plural":   plural,
 		"count":    count,
 		"signed":   signed,
 		"plain":    plain,
@@ -73,6 +75,9 @@ func signed(x float64) string {
 	}
 	return strings.Replace(strconv.FormatFloat(100*x, 'f', 1, 64), "-", "−", 1)
 }
+
+// bare is a share in per cent without the sign, for the ends of an interval.
+func bare(x float64) string { return strings.TrimSuffix(chart.Percent(x), " %") }
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
