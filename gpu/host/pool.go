@@ -10,7 +10,8 @@ import (
 // are.
 type pool struct {
 	workers []*worker
-	jobs    chan *job
+	current atomic.Pointer[job] // of the newest call of run
+	wake    chan struct{}       // a helper for each element
 	closing sync.Once
 	running sync.WaitGroup
 }
@@ -44,15 +45,16 @@ func (w *worker) floats(i, n int) []float32 {
 	return w.scratch[i][:n]
 }
 
+// job is one parallel loop.
 type job struct {
-	tasks int64
-	next  atomic.Int64
-	do    func(w *worker, task int)
-	done  sync.WaitGroup
+	tasks      int64
+	next, left atomic.Int64 // the first task that nobody took; tasks that are not done
+	do         func(w *worker, task int)
+	done       chan struct{} // closed when left is 0
 }
 
 func newPool(threads int) *pool {
-	p := &pool{jobs: make(chan *job, threads)}
+	p := &pool{wake: make(chan struct{}, threads)}
 	for i := range threads {
 		w := &worker{}
 		p.workers = append(p.workers, w)
@@ -60,9 +62,8 @@ func newPool(threads int) *pool {
 			continue // the caller's
 		}
 		p.running.Go(func() {
-			for j := range p.jobs {
-				j.work(w)
-				j.done.Done()
+			for range p.wake {
+				p.current.Load().work(w)
 			}
 		})
 	}
@@ -72,11 +73,15 @@ func newPool(threads int) *pool {
 func (j *job) work(w *worker) {
 	for task := j.next.Add(1) - 1; task < j.tasks; task = j.next.Add(1) - 1 {
 		j.do(w, int(task))
+		if j.left.Add(-1) == 0 {
+			close(j.done)
+		}
 	}
 }
 
 // run does every task once, in any order and on any worker, and returns when all are done.
-// What a task computes must therefore not depend on its worker.
+// What a task computes must therefore not depend on its worker. It waits for tasks, not for
+// workers: on a busy machine one that has not woken by then finds nothing left to do.
 func (p *pool) run(tasks int, do func(w *worker, task int)) {
 	helpers := min(len(p.workers), tasks) - 1
 	if helpers <= 0 {
@@ -85,17 +90,21 @@ func (p *pool) run(tasks int, do func(w *worker, task int)) {
 		}
 		return
 	}
-	j := &job{tasks: int64(tasks), do: do}
-	j.done.Add(helpers)
+	j := &job{tasks: int64(tasks), do: do, done: make(chan struct{})}
+	j.left.Store(j.tasks)
+	p.current.Store(j)
 	for range helpers {
-		p.jobs <- j
+		select {
+		case p.wake <- struct{}{}:
+		default: // enough are already asked for
+		}
 	}
 	j.work(p.workers[0])
-	j.done.Wait()
+	<-j.done
 }
 
 // close ends the goroutines.
 func (p *pool) close() {
-	p.closing.Do(func() { close(p.jobs) })
+	p.closing.Do(func() { close(p.wake) })
 	p.running.Wait()
 }
