@@ -145,6 +145,8 @@ type Forward interface {
 	RoPE(x, table, positions Buffer, d int, inverse bool)
 	// Attend is causal attention within packed sequences.
 	Attend(a Attention)
+	// StoreKV writes keys and values of rows into their slots of the arena.
+	StoreKV(s KVRows)
 	// AttendPaged is causal attention over the KV arena. In Exact mode it gives
 	// the bits of Attend for the same queries, keys and values: both walk a
 	// row's keys in chunks of PageSize from position 0.
@@ -203,6 +205,16 @@ type AttentionGrad struct {
 	DQ, DK, DV Buffer // (T,H,D), (T,G,D), (T,G,D)
 }
 
+// KVRows is keys and values of R rows on their way into one layer of the arena. Of
+// an arena's layout only this is promised: a page is a range of elements, and a
+// copy of the range is a copy of the page.
+type KVRows struct {
+	Heads
+	K, V       Buffer // (S,G,D): one layer of the arena
+	NewK, NewV Buffer // (R,G,D)
+	Slots      Buffer // (R) I32, each once
+}
+
 // PagedAttention is causal attention of R rows over keys and values in pages:
 // row r, at position p of sequence s, attends to positions 0..p; position i
 // lies in slot Tables[s][i/PageSize]·PageSize + i%PageSize.
@@ -210,7 +222,7 @@ type PagedAttention struct {
 	Heads
 	Scale     float32
 	Out, Q    Buffer // (R,H,D)
-	K, V      Buffer // (S,G,D): one layer of the arena
+	K, V      Buffer // (S,G,D): one layer of the arena, as StoreKV laid it out
 	Tables    Buffer // (B,P) I32 page ids
 	P         int    // pages a row of Tables has room for
 	Sequences Buffer // (R) I32 row of Tables

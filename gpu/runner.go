@@ -97,9 +97,9 @@ func (r *Runner) Step(s *Step, out *Logits) error {
 	r.dev.Embed(a.x, r.w.embed, r.tokens.Slice(0, rows))
 	for l := range r.Layers {
 		r.queryKeyValue(l, &a)
-		slots := r.slots.Slice(0, rows)
-		r.dev.Scatter(r.keys[l], a.kr, slots)
-		r.dev.Scatter(r.values[l], a.v, slots)
+		r.dev.StoreKV(KVRows{
+			Heads: r.Heads, K: r.keys[l], V: r.values[l], NewK: a.kr, NewV: a.v, Slots: r.slots.Slice(0, rows),
+		})
 		r.dev.AttendPaged(PagedAttention{
 			Heads: r.Heads, Scale: r.attentionScale(), Out: a.att, Q: a.qr, K: r.keys[l], V: r.values[l],
 			Tables: r.tables, P: r.pagesPerSequence(), Sequences: r.sequences.Slice(0, rows), Positions: r.positions,

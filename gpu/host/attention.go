@@ -1,7 +1,6 @@
 package host
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"unsafe"
@@ -46,7 +45,9 @@ func (d *Device) Attend(t gpu.Attention) {
 		for t := b.from; t < b.end; t++ {
 			rows = append(rows, query{row: t, position: int32(t - b.start)})
 		}
-		d.attend(w, a, g, rows, func(_ int32, i int) int { return b.start + i*gpu.PageSize })
+		d.attend(w, a, g, rows, func(_ query, i, keys int) (kT, v []float32, ldv int) {
+			return a.packedChunk(d, w, b.start+i*chunk, g, keys)
+		})
 	})
 }
 
@@ -67,35 +68,6 @@ func sequenceBlocks(starts []int32) []sequenceBlock {
 	return blocks
 }
 
-// AttendPaged is causal attention over the arena.
-func (d *Device) AttendPaged(p gpu.PagedAttention) {
-	a := newAttention(p.Heads, p.Scale, p.Out, p.Q, p.K, p.V)
-	rows := pagedQueries(p)
-	each := min(queryBlock, max(4, (len(rows)*a.G+2*len(d.pool.workers)-1)/(2*len(d.pool.workers))))
-	blocks := (len(rows) + each - 1) / each
-	d.pool.run(blocks*a.G, func(w *worker, task int) {
-		block := rows[task/a.G*each : min(len(rows), (task/a.G+1)*each)]
-		d.attend(w, a, task%a.G, block, func(page int32, _ int) int { return int(page) * gpu.PageSize })
-	})
-}
-
-// pagedQueries sorts rows so that those that share pages stand together.
-func pagedQueries(p gpu.PagedAttention) []query {
-	tables, positions := ints(p.Tables), ints(p.Positions)
-	rows := make([]query, 0, len(positions))
-	for r, s := range ints(p.Sequences) {
-		pages := tables[int(s)*p.P:][:positions[r]/gpu.PageSize+1]
-		rows = append(rows, query{row: r, position: positions[r], pages: pages})
-	}
-	slices.SortStableFunc(rows, func(a, b query) int {
-		if unsafe.SliceData(a.pages) == unsafe.SliceData(b.pages) {
-			return cmp.Compare(a.position, b.position)
-		}
-		return cmp.Or(slices.Compare(a.pages, b.pages), cmp.Compare(a.position, b.position))
-	})
-	return rows
-}
-
 func newAttention(h gpu.Heads, scale float32, out, q, k, v gpu.Buffer) attention {
 	a := attention{Heads: h, scale: scale, out: floats(out), q: floats(q), k: floats(k), v: floats(v)}
 	a.width = (h.D + chunk - 1) / chunk * chunk
@@ -106,9 +78,8 @@ func newAttention(h gpu.Heads, scale float32, out, q, k, v gpu.Buffer) attention
 func (a attention) group() int { return a.H / a.G }
 
 // attend lets the query heads of key/value head g of some rows attend. Rows that share their
-// first pages stand together, shorter ones first. slot gives the first slot of a row's i-th
-// chunk.
-func (d *Device) attend(w *worker, a attention, g int, rows []query, slot func(page int32, i int) int) {
+// first pages stand together, shorter ones first.
+func (d *Device) attend(w *worker, a attention, g int, rows []query, keys chunkFunc) {
 	s := newSoftmaxState(w, a, g, rows)
 	last := int32(0)
 	for _, r := range rows {
@@ -124,7 +95,7 @@ func (d *Device) attend(w *worker, a attention, g int, rows []query, slot func(p
 			for end < len(rows) && samePage(rows[from], rows[end], i) {
 				end++
 			}
-			d.attendChunk(w, a, g, s, [2]int{from, end}, i, slot(page(rows[from], i), i))
+			d.attendChunk(w, a, s, [2]int{from, end}, i, keys)
 			from = end
 		}
 	}
@@ -170,8 +141,12 @@ func (a attention) query(x []float32, row, g, i int) []float32 {
 	return x[from : from+a.D]
 }
 
-// attendChunk adds the chunk i, whose keys lie from slot on, to rows[0]..rows[1]-1.
-func (d *Device) attendChunk(w *worker, a attention, g int, s *softmaxState, rows [2]int, i, slot int) {
+// chunkFunc gives the i-th chunk of a row: its keys as (D,16), and its first values as rows of
+// whole registers, ldv apart.
+type chunkFunc func(q query, i, keys int) (kT, v []float32, ldv int)
+
+// attendChunk adds the chunk i to rows[0]..rows[1]-1.
+func (d *Device) attendChunk(w *worker, a attention, s *softmaxState, rows [2]int, i int, chunks chunkFunc) {
 	keys, first, load := 0, i*chunk, 1
 	if i == 0 {
 		load = 0
@@ -183,9 +158,7 @@ func (d *Device) attendChunk(w *worker, a attention, g int, s *softmaxState, row
 			s.valid[r*a.group()+h] = int32(n)
 		}
 	}
-	kT := w.floats(scratchK, a.D*chunk)
-	a.turnKeys(d, w, kT, slot, g, keys)
-	v, ldv := a.values(w, slot, g, keys)
+	kT, v, ldv := chunks(s.rows[rows[0]], i, keys)
 	from, n := rows[0]*a.group(), (rows[1]-rows[0])*a.group()
 	scores, parts := w.floats(scratchS, n*chunk), split(n, d.k.rows)
 	for t, row := 0, 0; t < parts.parts; t++ {
@@ -201,30 +174,33 @@ func (d *Device) attendChunk(w *worker, a attention, g int, s *softmaxState, row
 	})
 }
 
-// turnKeys writes the keys of a chunk as (D,16), those past the last as zero.
-func (a attention) turnKeys(d *Device, w *worker, kT []float32, slot, g, keys int) {
+// packedChunk is the chunk of keys and values that starts at a row.
+func (a attention) packedChunk(d *Device, w *worker, row, g, keys int) (kT, v []float32, ldv int) {
+	kT = w.floats(scratchK, a.D*chunk)
 	stride := a.G * a.D
-	k := a.k[slot*stride+g*a.D:]
+	k := a.k[row*stride+g*a.D:]
 	if keys < chunk || a.D%8 != 0 {
 		padded := w.floats(scratchV, chunk*a.width)
 		clear(padded)
 		copyRows(padded, a.width, k, stride, keys, a.D)
-		k, stride = padded, a.width
+		d.k.turn(kT, chunk, padded, a.width, chunk, a.D)
+	} else {
+		d.k.turn(kT, chunk, k, stride, chunk, a.D)
 	}
-	d.k.turn(kT, chunk, k, stride, chunk, a.D)
+	v, ldv = a.wholeRegisters(w, a.v[row*stride+g*a.D:], stride, keys)
+	return kT, v, ldv
 }
 
-// values is the values of a chunk as rows of whole registers, and their distance.
-func (a attention) values(w *worker, slot, g, keys int) (v []float32, ldv int) {
-	stride := a.G * a.D
-	v = a.v[slot*stride+g*a.D:]
+// wholeRegisters is rows of D values, lds apart, as rows that can be read to the end of a
+// register.
+func (a attention) wholeRegisters(w *worker, v []float32, lds, rows int) (wide []float32, ldv int) {
 	if a.width == a.D {
-		return v, stride
+		return v, lds
 	}
-	padded := w.floats(scratchV, chunk*a.width)
-	clear(padded)
-	copyRows(padded, a.width, v, stride, keys, a.D)
-	return padded, a.width
+	wide = w.floats(scratchV, chunk*a.width)
+	clear(wide)
+	copyRows(wide, a.width, v, lds, rows, a.D)
+	return wide, a.width
 }
 
 // finish divides by the sums of weights and writes the rows out.

@@ -104,6 +104,13 @@ func TestAttendPagedSharedPrefix(t *testing.T) {
 		tables := []int32{3, 1, 4, 0, 3, 1, 0, 0, 3, 5, 4, 0, 2, 1, 4, 0}
 		sequences, positions := []int32{0, 1, 2, 0, 3, 1, 1}, []int32{40, 31, 33, 47, 32, 16, 2}
 		k, v := p.random(6*16*h.G*h.D, 1), p.random(6*16*h.G*h.D, 1)
+		newK, newV, slots := p.random(6*16*h.G*h.D, 1), p.random(6*16*h.G*h.D, 1), make([]int32, 6*16)
+		for i := range slots {
+			slots[i] = int32(i)
+		}
+		p.both(func(d gpu.Device, of func(buffers) gpu.Buffer) {
+			d.StoreKV(gpu.KVRows{Heads: h, K: of(k), V: of(v), NewK: of(newK), NewV: of(newV), Slots: of(p.ints(slots...))})
+		})
 		q, out, alone := p.random(7*h.H*h.D, 1), p.random(7*h.H*h.D, 1), p.random(7*h.H*h.D, 1)
 		step := func(of func(buffers) gpu.Buffer) gpu.PagedAttention {
 			return gpu.PagedAttention{
@@ -156,8 +163,9 @@ func newArena(p *pair, b attentionBuffers, c attentionCase) arena {
 	width := c.heads.G * c.heads.D
 	stale := slices.Repeat([]float32{nan()}, pages*gpu.PageSize*width)
 	a.k, a.v, a.tables = p.floats(stale), p.floats(stale), p.ints(tables...)
-	p.host.Scatter(a.k.host, b.k.host, p.ints(slots...).host)
-	p.host.Scatter(a.v.host, b.v.host, p.ints(slots...).host)
+	p.host.StoreKV(gpu.KVRows{
+		Heads: c.heads, K: a.k.host, V: a.v.host, NewK: b.k.host, NewV: b.v.host, Slots: p.ints(slots...).host,
+	})
 	return a
 }
 

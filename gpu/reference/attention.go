@@ -20,6 +20,12 @@ func (d *Device) Attend(a gpu.Attention) {
 	}
 }
 
+// StoreKV lays the arena out as (S,G,D).
+func (d *Device) StoreKV(s gpu.KVRows) {
+	d.Scatter(s.K, s.NewK, s.Slots)
+	d.Scatter(s.V, s.NewV, s.Slots)
+}
+
 // AttendPaged is causal attention over the arena.
 func (d *Device) AttendPaged(p gpu.PagedAttention) {
 	a := gpu.Attention{Heads: p.Heads, Scale: p.Scale, Out: p.Out, Q: p.Q, K: p.K, V: p.V}

@@ -1,0 +1,59 @@
+package host
+
+import (
+	"cmp"
+	"slices"
+	"unsafe"
+
+	"understudy/gpu"
+)
+
+// The arena is laid out for the reader: a page has its G heads one after the other, of each
+// the keys as (D,16), ready for a tile, or the values as (16,D).
+
+// StoreKV writes keys and values of rows into their slots.
+func (d *Device) StoreKV(s gpu.KVRows) {
+	keys, values, k, v := floats(s.K), floats(s.V), floats(s.NewK), floats(s.NewV)
+	for r, slot := range ints(s.Slots) {
+		page, i := int(slot)/chunk, int(slot)%chunk
+		for g := range s.G {
+			from, at := (r*s.G+g)*s.D, (page*s.G+g)*s.D*chunk
+			for j, x := range k[from : from+s.D] {
+				keys[at+j*chunk+i] = x
+			}
+			copy(values[at+i*s.D:][:s.D], v[from:])
+		}
+	}
+}
+
+// AttendPaged is causal attention over the arena.
+func (d *Device) AttendPaged(p gpu.PagedAttention) {
+	a := newAttention(p.Heads, p.Scale, p.Out, p.Q, p.K, p.V)
+	rows := pagedQueries(p)
+	each := min(queryBlock, max(4, ceil(len(rows)*a.G, 2*len(d.pool.workers))))
+	d.pool.run(ceil(len(rows), each)*a.G, func(w *worker, task int) {
+		block, g := rows[task/a.G*each:min(len(rows), (task/a.G+1)*each)], task%a.G
+		d.attend(w, a, g, block, func(q query, i, keys int) (kT, v []float32, ldv int) {
+			from, end := (int(q.pages[i])*a.G+g)*a.D*chunk, (int(q.pages[i])*a.G+g+1)*a.D*chunk
+			v, ldv = a.wholeRegisters(w, a.v[from:end], a.D, keys)
+			return a.k[from:end], v, ldv
+		})
+	})
+}
+
+// pagedQueries sorts rows so that those that share pages stand together.
+func pagedQueries(p gpu.PagedAttention) []query {
+	tables, positions := ints(p.Tables), ints(p.Positions)
+	rows := make([]query, 0, len(positions))
+	for r, s := range ints(p.Sequences) {
+		pages := tables[int(s)*p.P:][:positions[r]/gpu.PageSize+1]
+		rows = append(rows, query{row: r, position: positions[r], pages: pages})
+	}
+	slices.SortStableFunc(rows, func(a, b query) int {
+		if unsafe.SliceData(a.pages) == unsafe.SliceData(b.pages) { // the same sequence
+			return cmp.Compare(a.position, b.position)
+		}
+		return cmp.Or(slices.Compare(a.pages, b.pages), cmp.Compare(a.position, b.position))
+	})
+	return rows
+}
