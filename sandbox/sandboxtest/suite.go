@@ -29,6 +29,7 @@ func Test(t *testing.T, env audit.Environment) {
 	t.Logf("\n%s", report.Table())
 	t.Run("capabilities", func(t *testing.T) { capabilities(t, env) })
 	t.Run("life", func(t *testing.T) { life(t, env) })
+	t.Run("audit", func(t *testing.T) { Audit(t, env) })
 	t.Run("parallel", func(t *testing.T) { parallel(t, env) })
 }
 
