@@ -35,7 +35,7 @@ func (f *synthFlags) register(fs *flag.FlagSet) {
 	fs.StringVar(&f.embeddings, "embeddings", "", "base URL of an embeddings server; without one, near-duplicate themes are found by shared words (synth)")
 	fs.StringVar(&f.options.Out, "out", "", "folder of the domains; by default environments/synth of the data folder, where synth:NAME mounts them (synth)")
 	fs.StringVar(&f.emit, "emit", "", "python: also write them as EnvScaler's classes (synth)")
-	fs.IntVar(&f.options.Environments, "environments", 0, "at most so many themes; 0 = all (synth)")
+	fs.IntVar(&f.options.Environments, "themes", 0, "at most so many environments, one a theme; 0 = all (synth)")
 	fs.IntVar(&f.options.Scenarios, "scenarios", 5, "tasks of each environment (synth)")
 	fs.IntVar(&f.options.Steps, "steps", 30, "calls of a trial (synth)")
 	fs.Float64Var(&f.options.Threshold, "threshold", 0.85, "share of the trial's calls that must pass (synth)")
