@@ -24,12 +24,17 @@ func rollOut(tb testing.TB, m *gpu.Model, rng *rand.Rand, adapters []string) rol
 	r := newRunner(tb, m)
 	defer r.Free()
 	out := rollouts{scale: 1 / float32(0.7), spans: adapters}
-	pages := [][]int32{{0, 5, 7}, {1, 4, 6}, {2, 3, 8}}
+	pages := make([][]int32, 3)
+	for p := range int32(r.Pages) { // every third page belongs to a sequence
+		pages[p%3] = append(pages[p%3], p)
+	}
 	next := make([]gpu.Logits, len(pages))
 	for i := range pages {
-		prompt := randomTokens(rng, 6+7*i, m.Vocab)
+		pages[i] = pages[i][:(r.Context+gpu.PageSize-1)/gpu.PageSize]
+		prompt := randomTokens(rng, r.Context/8+i*r.Context/7, m.Vocab)
 		out.tokens, out.prompt, out.logp = append(out.tokens, prompt), append(out.prompt, len(prompt)), append(out.logp, nil)
-		for _, chunk := range [][2]int{{0, 5}, {5, len(prompt)}} {
+		for from := 0; from < len(prompt); from += r.Rows - 3 {
+			chunk := [2]int{from, min(from+r.Rows-3, len(prompt))}
 			var s gpu.Step
 			rowsOf(&s, prompt, chunk[0], chunk[1], pages[i])
 			s.Wanted, s.Scale = s.Wanted[len(s.Wanted)-1:], []float32{out.scale}
@@ -100,16 +105,34 @@ func TestRatioIsOne(t *testing.T) {
 				if adapters != nil {
 					name += " adapters"
 				}
-				t.Run(name, func(t *testing.T) { ratioIsOne(t, dev, kind, adapters) })
+				t.Run(name, func(t *testing.T) { ratioIsOne(t, newModel(t, dev, tiny(kind, kind == gpu.Qwen3)), adapters, 10) })
 			}
 		}
 	}
 }
 
-func ratioIsOne(t *testing.T, dev gpu.Device, kind string, adapters []string) {
+// TestRatioIsOneAtSize is the same where products are cut into blocks and
+// attention walks many chunks of keys.
+func TestRatioIsOneAtSize(t *testing.T) {
+	assembler := devices(t)
+	assembler = assembler[1:max(2, len(assembler)-1)] // neither the reference nor plain Go: they are slow and have no other paths
+	for _, dev := range assembler {
+		t.Run(dev.Name(), func(t *testing.T) {
+			m, err := gpu.NewRandom(dev, gpu.Config{
+				Type: gpu.Qwen3, Layers: 2, Width: 288, Hidden: 540, Vocab: 1001, Context: 400,
+				Heads: gpu.Heads{H: 6, G: 2, D: 64}, Eps: 1e-6, RoPE: gpu.RoPE{Theta: 1e6}, Tied: true, BOS: -1,
+			}, 4)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ratioIsOne(t, m, nil, 1)
+		})
+	}
+}
+
+func ratioIsOne(t *testing.T, m *gpu.Model, adapters []string, updates int) {
 	t.Helper()
-	m := newModel(t, dev, tiny(kind, kind == gpu.Qwen3))
-	config := gpu.TrainerConfig{Tokens: 160}
+	dev, config := m.Device(), gpu.TrainerConfig{Tokens: 3 * m.Context}
 	for i, name := range adapters {
 		if name == "" {
 			continue
@@ -128,7 +151,7 @@ func ratioIsOne(t *testing.T, dev gpu.Device, kind string, adapters []string) {
 	}
 	rng := rand.New(rand.NewPCG(11, 12))
 	var first float32
-	for update := range 11 {
+	for update := range updates + 1 {
 		b, sampled := rollOut(t, m, rng, adapters).batch()
 		got := score(t, tr, b)
 		for i, want := range sampled {

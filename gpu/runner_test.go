@@ -55,7 +55,8 @@ func randomTokens(rng *rand.Rand, n, vocab int) []int32 {
 
 func newRunner(tb testing.TB, m *gpu.Model) *gpu.Runner {
 	tb.Helper()
-	r, err := m.NewRunner(gpu.RunnerConfig{Pages: 12, Rows: 64, Wanted: 64, Sequences: 4, Context: 48})
+	context := m.Context * 3 / 4
+	r, err := m.NewRunner(gpu.RunnerConfig{Pages: context / 4, Rows: 64, Wanted: 64, Sequences: 4, Context: context})
 	if err != nil {
 		tb.Fatal(err)
 	}
