@@ -15,15 +15,20 @@ import (
 
 func benchCommand() command {
 	return command{
-		name: "bench", args: "start", summary: "measure this program on this machine",
-		example: "understudy bench start --count 5",
+		name: "bench", args: "start|engine", summary: "measure this program on this machine",
+		example: "understudy bench engine --model ~/.cache/understudy/models/smollm2-135m-instruct",
 		setup: func(fs *flag.FlagSet) runFunc {
-			count := fs.Int("count", 5, "how often to measure")
+			count := fs.Int("count", 5, "how often to measure starts")
+			model := fs.String("model", "", "folder of the model that the engine is measured on; none = random weights")
+			var engine engineFlags
+			engine.register(fs)
 			return func(ctx context.Context, inv *invocation) error {
-				if len(inv.args) != 1 || inv.args[0] != "start" {
-					return usageError("bench: name what to measure: start", "understudy help bench")
-				}
-				if *count < 1 {
+				switch {
+				case len(inv.args) == 1 && inv.args[0] == "engine":
+					return benchEngine(ctx, inv, *model, engine)
+				case len(inv.args) != 1 || inv.args[0] != "start":
+					return usageError("bench: name what to measure: start or engine", "understudy help bench")
+				case *count < 1:
 					return usageError("bench: --count must be positive", "understudy help bench")
 				}
 				return benchStart(ctx, inv, *count)

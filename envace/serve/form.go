@@ -128,7 +128,7 @@ func (s *server) toolForm(r *chatRequest, choice, name string) (form, error) {
 		return form{}, badRequest("tool_choice", "tool_choice names %q, which is none of the tools", name)
 	}
 	f.calls = &calls
-	if s.unfit != nil && !calls.Required {
+	if s.vocabulary == nil && !calls.Required {
 		return f, nil // free text, in which calls are found all the same
 	}
 	var err error
@@ -138,7 +138,7 @@ func (s *server) toolForm(r *chatRequest, choice, name string) (form, error) {
 
 // tryTool says whether a tool's parameters can be kept.
 func (s *server) tryTool(call grammar.Call) error {
-	if s.unfit != nil || len(call.Parameters) == 0 {
+	if s.vocabulary == nil || len(call.Parameters) == 0 {
 		return nil
 	}
 	_, err := s.compiled("tool "+call.Name+" "+string(call.Parameters), grammar.Tools(grammar.Calls{Before: "x", Tools: []grammar.Call{call}}))
@@ -147,7 +147,7 @@ func (s *server) tryTool(call grammar.Call) error {
 
 // compiled finds or makes a grammar.
 func (s *server) compiled(key string, part grammar.Part) (*grammar.Grammar, error) {
-	if s.unfit != nil {
+	if s.vocabulary == nil {
 		return nil, s.unfit
 	}
 	s.mu.Lock()
