@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"runtime/debug"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -85,10 +88,7 @@ func (b *engineBench) run(ctx context.Context, inv *invocation) error {
 		return err
 	}
 	fmt.Fprintf(table, "prefill\t%.0f tokens/s\t%d-token prompts, one at a time\n", prefill, benchPrompt)
-	bandwidth, err := bandwidthOf(b.e.device)
-	if err != nil {
-		return err
-	}
+	bandwidth := bandwidthOf(cmp.Or(b.flags.threads, runtime.GOMAXPROCS(0)))
 	for _, batch := range []int{1, 4, 16} {
 		rate, err := b.decode(ctx, batch)
 		if err != nil {
@@ -213,22 +213,34 @@ func (b *engineBench) sharing(ctx context.Context) (shared, batched, lone time.D
 	return shared, batched, lone, err
 }
 
-// bandwidthOf is how many bytes a second the device reads from memory.
-func bandwidthOf(dev gpu.Device) (best float64, err error) {
-	x, err := dev.Alloc(gpu.F32, 64<<20)
-	if err != nil {
-		return 0, err
+// bandwidthOf is how many bytes a second so many goroutines read from memory that
+// no cache holds.
+func bandwidthOf(threads int) (best float64) {
+	data := make([]uint64, 64<<20) // 512 MiB
+	for i := range data {
+		data[i] = uint64(i) //nolint:gosec // anything but untouched pages
 	}
-	defer dev.Free(x)
-	dev.Zero(x) // touches its pages
+	sums := make([]uint64, threads)
 	for range 3 {
 		began := time.Now()
-		if _, err := dev.SquareSum(x); err != nil {
-			return 0, err
+		var group sync.WaitGroup
+		for t := range threads {
+			group.Go(func() {
+				part := data[t*len(data)/threads : (t+1)*len(data)/threads]
+				var a, b, c, d uint64
+				for ; len(part) >= 8; part = part[8:] {
+					a += part[0] + part[4]
+					b += part[1] + part[5]
+					c += part[2] + part[6]
+					d += part[3] + part[7]
+				}
+				sums[t] += a + b + c + d
+			})
 		}
-		best = max(best, float64(4*x.Len)/time.Since(began).Seconds())
+		group.Wait()
+		best = max(best, float64(8*len(data))/time.Since(began).Seconds())
 	}
-	return best, nil
+	return best
 }
 
 // productRate is the operations a second of rows times a weight that stays in the
