@@ -58,3 +58,22 @@ func ErrorHint(err error) string {
 	}
 	return ""
 }
+
+// ErrorReport is how an error looks in the JSON of every API.
+type ErrorReport struct {
+	Error struct {
+		Code    Code   `json:"code"`
+		Message string `json:"message"`
+		Hint    string `json:"hint,omitempty"`
+	} `json:"error"`
+}
+
+// ReportError is err for people; of what is our own fault it says only that.
+func ReportError(err error) ErrorReport {
+	var r ErrorReport
+	r.Error.Code, r.Error.Message, r.Error.Hint = ErrorCode(err), err.Error(), ErrorHint(err)
+	if r.Error.Code == CodeInternal {
+		r.Error.Message = "internal error"
+	}
+	return r
+}

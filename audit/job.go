@@ -52,6 +52,7 @@ type Topic string
 const (
 	TopicJob    Topic = "job"    // episodes to audit: each is worked once
 	TopicResult Topic = "result" // announcements of committed episodes: a feed for readers
+	TopicScore  Topic = "score"  // what trainers were paid, as they were answered
 )
 
 // Sent is an open job that was published some time ago and has no result yet.

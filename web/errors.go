@@ -36,23 +36,25 @@ func statusOf(code audit.Code) int {
 	return http.StatusInternalServerError
 }
 
-// errorBody is how every error of the API looks.
-type errorBody struct {
-	Error struct {
-		Code    audit.Code `json:"code"`
-		Message string     `json:"message"`
-		Hint    string     `json:"hint,omitempty"`
-	} `json:"error"`
-}
-
 // fail answers with an error. What is our own fault is logged and not shown.
 func (cfg Config) fail(c *gin.Context, err error) {
-	body := errorBody{}
-	body.Error.Code, body.Error.Message, body.Error.Hint = audit.ErrorCode(err), err.Error(), audit.ErrorHint(err)
-	if status := statusOf(body.Error.Code); status >= http.StatusInternalServerError {
-		cfg.Logger.ErrorContext(context.WithoutCancel(c.Request.Context()), "request failed",
-			slog.String("path", c.FullPath()), slog.Any("error", err))
-		body.Error.Message = http.StatusText(status)
+	report := audit.ReportError(err)
+	status := statusOf(report.Error.Code)
+	if status >= http.StatusInternalServerError {
+		cfg.logOwn(c, err)
+		report.Error.Message = http.StatusText(status)
 	}
-	c.AbortWithStatusJSON(statusOf(body.Error.Code), body)
+	if status == http.StatusTooManyRequests {
+		c.Header("Retry-After", "1")
+	}
+	c.AbortWithStatusJSON(status, report)
+}
+
+// logOwn logs an error that is not the caller's.
+func (cfg Config) logOwn(c *gin.Context, err error) {
+	if statusOf(audit.ErrorCode(err)) < http.StatusInternalServerError {
+		return
+	}
+	cfg.Logger.ErrorContext(context.WithoutCancel(c.Request.Context()), "request failed",
+		slog.String("path", c.FullPath()), slog.Any("error", err))
 }

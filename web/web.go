@@ -28,6 +28,11 @@ type Config struct {
 	Gates   Gates
 	Decided func(ctx context.Context, v *gate.Verdict) // told of each decision; nil: nobody is
 	Logger  *slog.Logger
+	// Scorer is the calibration hook; nil: it is not served.
+	Scorer audit.Scorer
+	// Environments runs tools for NeMo Gym's agents; nil: its server is not served.
+	Environments audit.Opener
+	Alarms       Alarms // nil: none are listed
 	// Guard says who may do what; nil lets everybody do everything, for tests.
 	Guard *access.Guard
 	// Store is what the dashboard shows; nil serves the API alone.
@@ -53,6 +58,8 @@ func New(cfg Config) http.Handler {
 	write.POST("/gates", cfg.postGate)
 	read.GET("/gates", cfg.getGates)
 	read.GET("/gate", cfg.getGate)
+	cfg.mountScores(read, write)
+	cfg.mountGym(engine)
 	if cfg.Store != nil {
 		err := dashboard.Mount(engine, dashboard.Config{
 			Version: cfg.Version, Store: cfg.Store, Guard: cfg.Guard, Status: statusOf, Logger: cfg.Logger, Closing: cfg.Closing,

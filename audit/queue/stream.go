@@ -76,21 +76,13 @@ func (s *streams) ensure(ctx context.Context) (jetstream.Stream, jetstream.Consu
 	if err != nil {
 		return nil, nil, unusable("make the stream of jobs", err)
 	}
-	_, err = s.makeStream(ctx, jetstream.StreamConfig{
-		Name:        s.name(audit.TopicResult),
-		Description: "announcements of committed episodes: a feed, not a record",
-		Subjects:    []string{s.subject(audit.TopicResult, ">")},
-		Storage:     jetstream.FileStorage,
-		Retention:   jetstream.LimitsPolicy,
-		Discard:     jetstream.DiscardOld,
-		MaxAge:      resultsKept,
-		MaxBytes:    resultBytes,
-		MaxMsgSize:  maxMessageSize,
-		Duplicates:  s.config.Duplicates,
-		Replicas:    s.config.Replicas,
-	})
-	if err != nil {
-		return nil, nil, unusable("make the stream of results", err)
+	for topic, description := range map[audit.Topic]string{
+		audit.TopicResult: "announcements of committed episodes: a feed, not a record",
+		audit.TopicScore:  "what trainers were paid: a feed, not a record",
+	} {
+		if _, err := s.makeStream(ctx, s.feed(topic, description)); err != nil {
+			return nil, nil, unusable("make the stream of "+string(topic)+"s", err)
+		}
 	}
 	consumer, err := jobs.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
 		Durable:       consumerName,
@@ -103,6 +95,23 @@ func (s *streams) ensure(ctx context.Context) (jetstream.Stream, jetstream.Consu
 		return nil, nil, unusable("make the consumer of jobs", err)
 	}
 	return jobs, consumer, nil
+}
+
+// feed is a stream that readers may miss a part of.
+func (s *streams) feed(topic audit.Topic, description string) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:        s.name(topic),
+		Description: description,
+		Subjects:    []string{s.subject(topic, ">")},
+		Storage:     jetstream.FileStorage,
+		Retention:   jetstream.LimitsPolicy,
+		Discard:     jetstream.DiscardOld,
+		MaxAge:      resultsKept,
+		MaxBytes:    resultBytes,
+		MaxMsgSize:  maxMessageSize,
+		Duplicates:  s.config.Duplicates,
+		Replicas:    s.config.Replicas,
+	}
 }
 
 // makeStream leaves a stream of the same settings alone: several services ask at
