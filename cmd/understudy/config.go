@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -27,6 +28,9 @@ type Config struct {
 	Environments        string        `setting:"environments"         default:""               help:"YAML file that declares environments of yours; by default environments.yaml, where there is one"`
 	SamplingSecret      secret        `setting:"sampling-secret"      default:""               help:"keys the choice of what is audited, so that a policy cannot tell"`
 	GateWebhook         secret        `setting:"gate-webhook"         default:""               help:"URL that is told when a gate turns from PASS to FAIL and stays there for two verdicts"`
+	RewardRate          float64       `setting:"reward-rate"          default:"1"              help:"share of a trainer's outputs that are audited; below 1 writes count four times, doubtful ones always"`
+	RewardBudget        time.Duration `setting:"reward-budget"        default:"0s"             help:"sandbox time that one training step may use; 0 is unbounded"`
+	RewardHoldOut       string        `setting:"reward-hold-out"      default:""               help:"tools whose rewards are withheld, such as get_user,retail:refund_*: a measure that training cannot game"`
 	Listen              string        `setting:"listen"               default:"127.0.0.1:8080" help:"address of the API and the dashboard; port 0 takes a free one"`
 	DatabaseConnections int           `setting:"database-connections" default:"10"             help:"connections to PostgreSQL at once"`
 	StopTimeout         time.Duration `setting:"stop-timeout"         default:"20s"            help:"how long a stopping program finishes what it holds"`
@@ -68,6 +72,17 @@ func (c Config) Validate() error {
 	}
 	if c.DatabaseConnections < 2 || c.DatabaseConnections > 1000 {
 		fault("database-connections", "%d is not between 2 and 1000", c.DatabaseConnections)
+	}
+	if !(c.RewardRate > 0 && c.RewardRate <= 1) {
+		fault("reward-rate", "%v is not above 0 and at most 1", c.RewardRate)
+	}
+	if c.RewardBudget < 0 {
+		fault("reward-budget", "%s is negative", c.RewardBudget)
+	}
+	for p := range strings.SplitSeq(c.RewardHoldOut, ",") {
+		if _, err := path.Match(strings.TrimSpace(p), ""); err != nil {
+			fault("reward-hold-out", "%q is no pattern: write TOOL or ENVIRONMENT:TOOL, with * for any text", p)
+		}
 	}
 	if c.StopTimeout <= 0 {
 		fault("stop-timeout", "%s is not positive", c.StopTimeout)

@@ -32,6 +32,7 @@ type Main struct {
 	failed    chan error    // of the HTTP server; at most one
 	closing   chan struct{} // closed when it begins to stop: live pages end
 	figuring  *figuring
+	rewards   *rewards
 	stopping  sync.Once
 	stopErr   error
 }
@@ -56,12 +57,16 @@ func (m *Main) Run(ctx context.Context) error {
 	if err := m.firstToken(ctx, l); err != nil {
 		return errors.Join(err, m.listener.Close(), m.resources.close(ctx))
 	}
+	if m.rewards, err = startRewards(ctx, m.resources, m.Config, l, m.Logger); err != nil {
+		return errors.Join(err, m.listener.Close(), m.resources.close(ctx))
+	}
 	m.closing = make(chan struct{})
 	m.figuring = startFiguring(ctx, l, m.Logger)
 	m.server = &http.Server{
 		Handler: web.New(web.Config{
 			Version: versionText(), Ready: m.ready, Logger: m.Logger, Figures: l, Gates: l,
 			Guard: &access.Guard{Keys: l}, Store: l, Closing: m.closing,
+			Scorer: m.rewards.hook, Environments: m.rewards.envs, Alarms: l,
 			Decided: func(ctx context.Context, v *gate.Verdict) { announceRegression(ctx, m.Config, m.Logger, l, v) },
 		}),
 		ReadHeaderTimeout: 10 * time.Second,
@@ -113,7 +118,7 @@ func (m *Main) Close(ctx context.Context) error {
 		}
 		serving := <-m.failed // closed when the serving goroutine is gone
 		m.figuring.stop()
-		m.stopErr = errors.Join(err, serving, m.resources.close(ctx))
+		m.stopErr = errors.Join(err, serving, m.rewards.close(), m.resources.close(ctx))
 		m.Logger.InfoContext(ctx, "stopped")
 	})
 	return m.stopErr

@@ -57,6 +57,12 @@ func (s setting) set(text string) error {
 			return fmt.Errorf("%q is no whole number", text)
 		}
 		*target = n
+	case *float64:
+		x, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return fmt.Errorf("%q is no number", text)
+		}
+		*target = x
 	case *time.Duration:
 		d, err := time.ParseDuration(text)
 		if err != nil {
