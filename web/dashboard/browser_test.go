@@ -1,0 +1,230 @@
+package dashboard_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"understudy/audit/ledger"
+	"understudy/audit/ledger/ledgertest"
+	"understudy/web"
+)
+
+var postgres ledgertest.Server
+
+func TestMain(m *testing.M) { os.Exit(postgres.Main(m)) }
+
+// seededPairs is how many pairs every page is tried with.
+const seededPairs = 10_000
+
+// world is a service over a ledger with two checkpoints.
+type world struct {
+	*ledger.Ledger
+	url string
+}
+
+func newWorld(t *testing.T, pairs int) *world {
+	t.Helper()
+	l, err := ledger.New(postgres.Pool(t), ledger.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ledgertest.Fill(t, l, ledgertest.Seed{Run: "step-100", Checkpoint: 100, Pairs: 400, Wrong: .6})
+	ledgertest.Fill(t, l, ledgertest.Seed{Run: "step-200", Checkpoint: 200, Pairs: pairs, Wrong: .35})
+	return serve(t, l)
+}
+
+func serve(t *testing.T, l *ledger.Ledger) *world {
+	t.Helper()
+	closing := make(chan struct{})
+	server := httptest.NewServer(web.New(web.Config{
+		Version: "test", Store: l, Figures: l, Gates: l, Closing: closing, Logger: slog.New(slog.DiscardHandler),
+		Ready: func(context.Context) error { return nil },
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(closing) }) // first: live pages end
+	return &world{Ledger: l, url: server.URL}
+}
+
+// browser is one tab. What its console complains of fails the test.
+type browser struct {
+	t   *testing.T
+	ctx context.Context
+	at  string
+}
+
+func newBrowser(t *testing.T, at string) *browser {
+	t.Helper()
+	path := chromium(t)
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1280, 900), chromedp.Flag("lang", "en-GB"))
+	allocator, stop := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
+	ctx, cancel := chromedp.NewContext(allocator)
+	t.Cleanup(func() {
+		_ = chromedp.Cancel(ctx)
+		cancel()
+		stop()
+	})
+	b := &browser{t: t, ctx: ctx, at: at}
+	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil { // the first call starts the browser
+		t.Fatal(err)
+	}
+	err := chromedp.Listen(ctx, func(event any) {
+		if e, ok := event.(*runtime.EventExceptionThrown); ok {
+			t.Errorf("the page's script failed: %+v", e.ExceptionDetails)
+		}
+		if e, ok := event.(*log.EventEntryAdded); ok && e.Entry.Level == log.EntryLevelError && !strings.Contains(e.Entry.Text, "status of 4") {
+			t.Errorf("the browser complains: %s", e.Entry.Text)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// chromium finds the browser; a machine without one fails with the line to run.
+func chromium(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	t.Fatal("no Chromium on PATH: run `make deps`, or apt-get install -y chromium")
+	return ""
+}
+
+func (b *browser) do(steps ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, 40*time.Second)
+	defer cancel()
+	if err := chromedp.Do(ctx, steps...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// open loads a page.
+func (b *browser) open(path string) {
+	b.t.Helper()
+	b.do(chromedp.Evaluate[chromedp.Void](`window.left = true`), chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		// Navigate would wait for a page whose live stream never ends.
+		_, err := cdp.Call(ctx, t, page.Navigate, page.NavigateParams{URL: b.at + path})
+		return err
+	}))
+	b.until(`!window.left && document.readyState === "complete" && document.querySelector("main")`)
+}
+
+// click follows a link and waits for what is behind it.
+func (b *browser) click(selector string) {
+	b.t.Helper()
+	before := b.text(`location.href`)
+	b.do(chromedp.ScrollIntoView(selector), chromedp.Click(selector))
+	b.until(`location.href !== ` + strconv.Quote(before) + ` && document.readyState === "complete"`)
+}
+
+func evaluate[T any](b *browser, expression string) T {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, 40*time.Second)
+	defer cancel()
+	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
+	if err != nil {
+		b.t.Fatalf("%s: %v", expression, err)
+	}
+	return value
+}
+
+// text evaluates a JavaScript expression to a text.
+func (b *browser) text(expression string) string {
+	b.t.Helper()
+	return evaluate[string](b, expression)
+}
+
+// holds evaluates a JavaScript claim.
+func (b *browser) holds(claim string) bool { b.t.Helper(); return evaluate[bool](b, "!!("+claim+")") }
+
+// until waits for a claim to hold, also across a navigation.
+func (b *browser) until(claim string) {
+	b.t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	tick := time.NewTicker(30 * time.Millisecond)
+	defer tick.Stop()
+	for time.Now().Before(deadline) {
+		if holds, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("!!("+claim+")")); err == nil && holds {
+			return
+		}
+		<-tick.C
+	}
+	b.t.Fatalf("never came true at %s: %s", b.text("location.href"), claim)
+}
+
+// media sets the browser's colour scheme and the width of its window.
+func (b *browser) media(scheme string, width int64) {
+	b.t.Helper()
+	b.do(chromedp.EmulateViewport(width, 900), chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+		})
+		return err
+	}))
+}
+
+// look keeps a picture of the whole page among the test's artifacts, or in
+// UNDERSTUDY_SCREENSHOTS.
+func (b *browser) look(name, scheme string, width int64) {
+	b.t.Helper()
+	dir := os.Getenv("UNDERSTUDY_SCREENSHOTS")
+	if dir == "" {
+		dir = b.t.ArtifactDir()
+	}
+	b.media(scheme, width)
+	picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name+"-"+scheme+"-"+strconv.FormatInt(width, 10)+".png"), picture, 0o600); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// TestThreeClicks is what a person does who has never seen the tool: from the
+// overview to the worst tool, to its most frequent false success, to the field.
+func TestThreeClicks(t *testing.T) {
+	w := newWorld(t, seededPairs)
+	b := newBrowser(t, w.url)
+	b.open("/")
+	if headline := b.text(`document.querySelector("h1").textContent`); !strings.Contains(headline, ledgertest.WorstTool) || !strings.Contains(headline, "No") {
+		t.Fatalf("the first sentence does not name the worst tool: %q", headline)
+	}
+	b.look("overview", "light", 1280)
+	b.look("overview", "dark", 1280)
+	b.click(`.verdict h1 a`) // 1
+	if lead := b.text(`document.querySelector(".lead").textContent`); !strings.Contains(lead, string(ledgertest.WorstFamily)) {
+		t.Errorf("the tool's page does not lead with its false success: %q", lead)
+	}
+	b.look("tool", "light", 1280)
+	b.look("tool", "dark", 1280)
+	b.click(`a[data-frequent]`) // 2
+	b.look("call", "light", 1280)
+	b.look("call", "dark", 1280)
+	b.click(`a[data-field]`) // 3
+	if !b.holds(`document.querySelector("tr:target").classList.contains("differs")`) {
+		t.Error("the third click does not lead to a field that differs")
+	}
+	if field := b.text(`document.querySelector("tr:target .executed").textContent`); !strings.Contains(field, "precondition") && !strings.Contains(field, "delivered") {
+		t.Errorf("the field does not show why the sandbox refused: %q", field)
+	}
+}
