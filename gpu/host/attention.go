@@ -45,7 +45,7 @@ func (d *Device) Attend(t gpu.Attention) {
 		for t := b.from; t < b.end; t++ {
 			rows = append(rows, query{row: t, position: int32(t - b.start)})
 		}
-		d.attend(w, a, g, rows, func(_ query, i, keys int) (kT, v []float32, ldv int) {
+		d.attend(w, a, g, rows, func(_ query, i, keys int) keyChunk {
 			return a.packedChunk(d, w, b.start+i*chunk, g, keys)
 		})
 	})
@@ -141,9 +141,15 @@ func (a attention) query(x []float32, row, g, i int) []float32 {
 	return x[from : from+a.D]
 }
 
-// chunkFunc gives the i-th chunk of a row: its keys as (D,16), and its first values as rows of
-// whole registers, ldv apart.
-type chunkFunc func(q query, i, keys int) (kT, v []float32, ldv int)
+// chunkFunc gives the i-th chunk of a row, of which the first keys count.
+type chunkFunc func(q query, i, keys int) keyChunk
+
+// keyChunk is the keys of a chunk as (D,16), its first values as rows of whole registers, ldv
+// apart, and how many bytes after these the next chunk's lie, if that is known.
+type keyChunk struct {
+	kT, v      []float32
+	ldv, ahead int
+}
 
 // attendChunk adds the chunk i to rows[0]..rows[1]-1.
 func (d *Device) attendChunk(w *worker, a attention, s *softmaxState, rows [2]int, i int, chunks chunkFunc) {
@@ -158,25 +164,25 @@ func (d *Device) attendChunk(w *worker, a attention, s *softmaxState, rows [2]in
 			s.valid[r*a.group()+h] = int32(n)
 		}
 	}
-	kT, v, ldv := chunks(s.rows[rows[0]], i, keys)
+	c := chunks(s.rows[rows[0]], i, keys)
 	from, n := rows[0]*a.group(), (rows[1]-rows[0])*a.group()
 	scores, parts := w.floats(scratchS, n*chunk), split(n, d.k.rows)
 	for t, row := 0, 0; t < parts.parts; t++ {
 		m := parts.size(t)
-		d.k.half[m](a.D, &s.q[(from+row)*a.width], 4*a.width, 4, unsafe.Pointer(&kT[0]), 4*chunk, &scores[row*chunk], 4*chunk, 0)
+		d.k.half[m](a.D, &s.q[(from+row)*a.width], 4*a.width, 4, unsafe.Pointer(&c.kT[0]), 4*chunk, &scores[row*chunk], 4*chunk, 0, c.ahead)
 		row += m
 	}
 	acc := s.acc[from*a.width:]
 	d.k.softmax(n, &scores[0], &s.valid[from], &s.state[2*from], &acc[0], a.width, a.scale)
 	d.multiplySmall(smallProduct{
 		m: n, n: a.width, k: keys, a: scores, rs: chunk, cs: 1,
-		b: v, ldb: ldv, c: acc, ldc: a.width, load: load,
+		b: c.v, ldb: c.ldv, c: acc, ldc: a.width, load: load, ahead: c.ahead,
 	})
 }
 
 // packedChunk is the chunk of keys and values that starts at a row.
-func (a attention) packedChunk(d *Device, w *worker, row, g, keys int) (kT, v []float32, ldv int) {
-	kT = w.floats(scratchK, a.D*chunk)
+func (a attention) packedChunk(d *Device, w *worker, row, g, keys int) keyChunk {
+	kT := w.floats(scratchK, a.D*chunk)
 	stride := a.G * a.D
 	k := a.k[row*stride+g*a.D:]
 	if keys < chunk || a.D%8 != 0 {
@@ -187,8 +193,8 @@ func (a attention) packedChunk(d *Device, w *worker, row, g, keys int) (kT, v []
 	} else {
 		d.k.turn(kT, chunk, k, stride, chunk, a.D)
 	}
-	v, ldv = a.wholeRegisters(w, a.v[row*stride+g*a.D:], stride, keys)
-	return kT, v, ldv
+	v, ldv := a.wholeRegisters(w, a.v[row*stride+g*a.D:], stride, keys)
+	return keyChunk{kT: kT, v: v, ldv: ldv}
 }
 
 // wholeRegisters is rows of D values, lds apart, as rows that can be read to the end of a
@@ -225,6 +231,7 @@ type smallProduct struct {
 	c       []float32
 	ldc     int
 	load    int // 1: +=
+	ahead   int // as a tile takes it
 }
 
 // multiplySmall is a product on one thread with nothing packed.
@@ -241,7 +248,7 @@ func (d *Device) multiplySmall(x smallProduct) {
 		}
 		for t, row := 0, 0; t < parts.parts; t++ {
 			m := parts.size(t)
-			tiles[m](x.k, &x.a[row*x.rs], 4*x.rs, 4*x.cs, unsafe.Pointer(&x.b[j]), 4*x.ldb, &x.c[row*x.ldc+j], 4*x.ldc, x.load)
+			tiles[m](x.k, &x.a[row*x.rs], 4*x.rs, 4*x.cs, unsafe.Pointer(&x.b[j]), 4*x.ldb, &x.c[row*x.ldc+j], 4*x.ldc, x.load, x.ahead)
 			row += m
 		}
 		j += width

@@ -33,10 +33,15 @@ func (d *Device) AttendPaged(p gpu.PagedAttention) {
 	each := min(queryBlock, max(4, ceil(len(rows)*a.G, 2*len(d.pool.workers))))
 	d.pool.run(ceil(len(rows), each)*a.G, func(w *worker, task int) {
 		block, g := rows[task/a.G*each:min(len(rows), (task/a.G+1)*each)], task%a.G
-		d.attend(w, a, g, block, func(q query, i, keys int) (kT, v []float32, ldv int) {
-			from, end := (int(q.pages[i])*a.G+g)*a.D*chunk, (int(q.pages[i])*a.G+g+1)*a.D*chunk
-			v, ldv = a.wholeRegisters(w, a.v[from:end], a.D, keys)
-			return a.k[from:end], v, ldv
+		d.attend(w, a, g, block, func(q query, i, keys int) keyChunk {
+			size := a.D * chunk
+			from := (int(q.pages[i])*a.G + g) * size
+			c := keyChunk{kT: a.k[from : from+size]}
+			c.v, c.ldv = a.wholeRegisters(w, a.v[from:from+size], a.D, keys)
+			if i+1 < len(q.pages) && a.width == a.D {
+				c.ahead = 4 * int(q.pages[i+1]-q.pages[i]) * a.G * size
+			}
+			return c
 		})
 	})
 }

@@ -104,7 +104,7 @@ func (d *Device) SquareSum(x gpu.Buffer) (float64, error) {
 			values = w.floats(scratchA, piece.Len)
 			widen(values, piece)
 		}
-		sums[task] = squareSum(values)
+		sums[task] = d.k.squareSum(values)
 	})
 	total := 0.0
 	for _, s := range sums {
@@ -113,18 +113,16 @@ func (d *Device) SquareSum(x gpu.Buffer) (float64, error) {
 	return total, nil
 }
 
-func squareSum(x []float32) float64 {
-	var sum [4]float64 // four chains, so that an addition need not wait for the last
-	for ; len(x) >= 4; x = x[4:] {
-		for i := range sum {
-			v := float64(x[i])
-			sum[i] += v * v
-		}
+func (k *kernels) squareSum(x []float32) float64 {
+	const whole = 32 // what a step of the loop takes
+	sum, n := 0.0, len(x)/whole*whole
+	if n > 0 {
+		sum = k.squares(n, &x[0])
 	}
-	for i, y := range x {
-		sum[i] += float64(y) * float64(y)
+	for _, v := range x[n:] {
+		sum += float64(v) * float64(v)
 	}
-	return sum[0] + sum[1] + (sum[2] + sum[3])
+	return sum
 }
 
 // AdamW is one step of the optimiser.

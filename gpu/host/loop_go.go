@@ -80,6 +80,12 @@ func goLoops() loops {
 		expSum:    goExpSum,
 		softmax:   goSoftmax,
 		transpose: goTranspose,
+		squares: func(n int, x *float32) (sum float64) {
+			for _, v := range from(x, n) {
+				sum += float64(v) * float64(v)
+			}
+			return sum
+		},
 		packTile: func(rows int, src *float32, lds int, dst *float32, m int) {
 			to := from(dst, rows*m)
 			for i := range rows {

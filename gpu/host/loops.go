@@ -25,4 +25,5 @@ type loops struct {
 	transpose      func(blocks int, src *float32, lds int, dst *float32, ldd int)
 	gather         func(rows int, src *float32, lds int, dst *float32)
 	packTile       func(rows int, src *float32, lds int, dst *float32, m int)
+	squares        func(n int, x *float32) (sum float64)
 }

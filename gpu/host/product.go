@@ -3,9 +3,11 @@ package host
 // Blocks of a product. A tile's chain of additions passes through C in memory from block to
 // block, so that their sizes change no bit.
 const (
-	blockK    = 256     // rows of a B block: 32 kB at width 32, two thirds of a first-level cache
-	blockM    = 768     // rows of an A block: 768 kB, half of a second-level cache
-	smallWork = 1 << 16 // multiplications that cost about what waking a thread costs
+	blockK = 256 // rows of a B block: 32 kB at width 32, two thirds of a first-level cache
+	blockM = 768 // rows of an A block: 768 kB, half of a second-level cache
+
+	streamAhead = 32 << 10 // bytes
+	smallWork   = 1 << 16  // multiplications that cost about what waking a thread costs
 )
 
 // product is C (m,n) = A·B, or += when add is set. A's element (i,p) is a[i*rs+p*cs]; C's
@@ -86,9 +88,9 @@ func (d *Device) multiplyBlock(w *worker, x product, i, j [2]int) {
 	}
 	s := split(i[1]-i[0], d.k.rows)
 	scratch := w.floats(scratchB, blockK*x.b.width)
-	depth := blockK
+	depth, ahead := blockK, 0
 	if s.parts <= 2 && x.b.packed != nil {
-		depth = x.k // little to keep in the cache for: read B as one stream
+		depth, ahead = x.k, streamAhead // little to keep in the cache for: read B as one stream
 	}
 	for p0 := 0; p0 < x.k; p0 += depth {
 		kc, load := min(depth, x.k-p0), 0
@@ -103,11 +105,11 @@ func (d *Device) multiplyBlock(w *worker, x product, i, j [2]int) {
 				m := s.size(t)
 				from, rs, cs := a.tile(row-i[0], m)
 				if c := x.c[row*x.ldc+n0:]; x.n-n0 >= x.b.width {
-					tiles[m](kc, from, rs, cs, b, stride, &c[0], 4*x.ldc, load)
+					tiles[m](kc, from, rs, cs, b, stride, &c[0], 4*x.ldc, load, ahead)
 				} else {
 					edge := w.floats(scratchC, m*x.b.width)
 					copyRows(edge, x.b.width, c, x.ldc, m, x.n-n0)
-					tiles[m](kc, from, rs, cs, b, stride, &edge[0], 4*x.b.width, load)
+					tiles[m](kc, from, rs, cs, b, stride, &edge[0], 4*x.b.width, load, ahead)
 					copyRows(c, x.ldc, edge, x.b.width, m, x.n-n0)
 				}
 				row += m

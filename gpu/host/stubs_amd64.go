@@ -5,40 +5,40 @@ package host
 import "unsafe"
 
 //go:noescape
-func avx512F321(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512F321(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512F322(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512F322(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512F323(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512F323(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512F324(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512F324(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512F325(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512F325(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512F326(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512F326(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512F327(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512F327(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512F328(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512F328(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512F329(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512F329(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512F3210(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512F3210(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512F3211(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512F3211(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512F3212(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512F3212(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 func avx512F32Tiles() []tileFunc {
 	return []tileFunc{
@@ -58,40 +58,40 @@ func avx512F32Tiles() []tileFunc {
 }
 
 //go:noescape
-func avx512BF161(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512BF161(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512BF162(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512BF162(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512BF163(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512BF163(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512BF164(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512BF164(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512BF165(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512BF165(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512BF166(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512BF166(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512BF167(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512BF167(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512BF168(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512BF168(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512BF169(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512BF169(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512BF1610(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512BF1610(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512BF1611(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512BF1611(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512BF1612(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512BF1612(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 func avx512BF16Tiles() []tileFunc {
 	return []tileFunc{
@@ -111,40 +111,40 @@ func avx512BF16Tiles() []tileFunc {
 }
 
 //go:noescape
-func avx512Half1(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512Half1(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512Half2(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512Half2(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512Half3(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512Half3(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512Half4(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512Half4(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512Half5(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512Half5(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512Half6(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512Half6(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512Half7(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512Half7(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512Half8(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512Half8(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512Half9(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512Half9(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512Half10(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512Half10(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512Half11(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512Half11(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx512Half12(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx512Half12(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 func avx512HalfTiles() []tileFunc {
 	return []tileFunc{
@@ -223,6 +223,9 @@ func avx512Gather(rows int, src *float32, lds int, dst *float32)
 //go:noescape
 func avx512PackTile(rows int, src *float32, lds int, dst *float32, m int)
 
+//go:noescape
+func avx512Squares(n int, x *float32) (sum float64)
+
 func avx512Loops() loops {
 	return loops{
 		add:            avx512Add,
@@ -245,26 +248,27 @@ func avx512Loops() loops {
 		transpose:      avx512Transpose,
 		gather:         avx512Gather,
 		packTile:       avx512PackTile,
+		squares:        avx512Squares,
 	}
 }
 
 //go:noescape
-func avx2F321(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx2F321(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx2F322(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx2F322(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx2F323(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx2F323(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx2F324(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx2F324(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx2F325(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx2F325(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx2F326(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx2F326(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 func avx2F32Tiles() []tileFunc {
 	return []tileFunc{
@@ -278,22 +282,22 @@ func avx2F32Tiles() []tileFunc {
 }
 
 //go:noescape
-func avx2BF161(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx2BF161(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx2BF162(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx2BF162(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx2BF163(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx2BF163(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx2BF164(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx2BF164(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx2BF165(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx2BF165(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 //go:noescape
-func avx2BF166(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
+func avx2BF166(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
 
 func avx2BF16Tiles() []tileFunc {
 	return []tileFunc{
@@ -366,6 +370,9 @@ func avx2Gather(rows int, src *float32, lds int, dst *float32)
 //go:noescape
 func avx2PackTile(rows int, src *float32, lds int, dst *float32, m int)
 
+//go:noescape
+func avx2Squares(n int, x *float32) (sum float64)
+
 func avx2Loops() loops {
 	return loops{
 		add:            avx2Add,
@@ -388,5 +395,6 @@ func avx2Loops() loops {
 		transpose:      avx2Transpose,
 		gather:         avx2Gather,
 		packTile:       avx2PackTile,
+		squares:        avx2Squares,
 	}
 }

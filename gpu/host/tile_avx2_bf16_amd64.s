@@ -2,8 +2,8 @@
 
 #include "textflag.h"
 
-// func avx2BF161(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx2BF161(SB), NOSPLIT, $0-72
+// func avx2BF161(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx2BF161(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -35,6 +35,7 @@ start:
 	VPBROADCASTD X4, Y4
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVDQU (BX), Y3
 	VPSLLD $16, Y3, Y2
@@ -43,7 +44,7 @@ loop:
 	VFMADD231PS Y15, Y2, Y0
 	VFMADD231PS Y15, Y3, Y1
 	ADDQ AX, R8
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -53,8 +54,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx2BF162(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx2BF162(SB), NOSPLIT, $0-72
+// func avx2BF162(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx2BF162(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -93,6 +94,7 @@ start:
 	VPBROADCASTD X6, Y6
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVDQU (BX), Y5
 	VPSLLD $16, Y5, Y4
@@ -104,7 +106,7 @@ loop:
 	VFMADD231PS Y15, Y4, Y2
 	VFMADD231PS Y15, Y5, Y3
 	ADDQ AX, R8
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -117,8 +119,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx2BF163(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx2BF163(SB), NOSPLIT, $0-72
+// func avx2BF163(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx2BF163(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -164,6 +166,7 @@ start:
 	VPBROADCASTD X8, Y8
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVDQU (BX), Y7
 	VPSLLD $16, Y7, Y6
@@ -178,7 +181,7 @@ loop:
 	VFMADD231PS Y15, Y6, Y4
 	VFMADD231PS Y15, Y7, Y5
 	ADDQ AX, R8
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -194,8 +197,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx2BF164(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx2BF164(SB), NOSPLIT, $0-72
+// func avx2BF164(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx2BF164(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -248,6 +251,7 @@ start:
 	VPBROADCASTD X10, Y10
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVDQU (BX), Y9
 	VPSLLD $16, Y9, Y8
@@ -265,7 +269,7 @@ loop:
 	VFMADD231PS Y15, Y8, Y6
 	VFMADD231PS Y15, Y9, Y7
 	ADDQ AX, R8
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -284,8 +288,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx2BF165(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx2BF165(SB), NOSPLIT, $0-72
+// func avx2BF165(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx2BF165(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -346,6 +350,7 @@ start:
 	VPBROADCASTD X12, Y12
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVDQU (BX), Y11
 	VPSLLD $16, Y11, Y10
@@ -367,7 +372,7 @@ loop:
 	VFMADD231PS Y15, Y11, Y9
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -389,8 +394,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx2BF166(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx2BF166(SB), NOSPLIT, $0-72
+// func avx2BF166(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx2BF166(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -458,6 +463,7 @@ start:
 	VPBROADCASTD X14, Y14
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVDQU (BX), Y13
 	VPSLLD $16, Y13, Y12
@@ -482,7 +488,7 @@ loop:
 	VFMADD231PS Y15, Y13, Y11
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop

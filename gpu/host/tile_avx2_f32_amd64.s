@@ -2,8 +2,8 @@
 
 #include "textflag.h"
 
-// func avx2F321(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx2F321(SB), NOSPLIT, $0-72
+// func avx2F321(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx2F321(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -32,6 +32,7 @@ zero:
 start:
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVUPS (BX), Y2
 	VMOVUPS 32(BX), Y3
@@ -39,7 +40,7 @@ loop:
 	VFMADD231PS Y15, Y2, Y0
 	VFMADD231PS Y15, Y3, Y1
 	ADDQ AX, R8
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -49,8 +50,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx2F322(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx2F322(SB), NOSPLIT, $0-72
+// func avx2F322(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx2F322(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -86,6 +87,7 @@ zero:
 start:
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVUPS (BX), Y4
 	VMOVUPS 32(BX), Y5
@@ -96,7 +98,7 @@ loop:
 	VFMADD231PS Y15, Y4, Y2
 	VFMADD231PS Y15, Y5, Y3
 	ADDQ AX, R8
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -109,8 +111,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx2F323(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx2F323(SB), NOSPLIT, $0-72
+// func avx2F323(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx2F323(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -153,6 +155,7 @@ zero:
 start:
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVUPS (BX), Y6
 	VMOVUPS 32(BX), Y7
@@ -166,7 +169,7 @@ loop:
 	VFMADD231PS Y15, Y6, Y4
 	VFMADD231PS Y15, Y7, Y5
 	ADDQ AX, R8
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -182,8 +185,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx2F324(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx2F324(SB), NOSPLIT, $0-72
+// func avx2F324(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx2F324(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -233,6 +236,7 @@ zero:
 start:
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVUPS (BX), Y8
 	VMOVUPS 32(BX), Y9
@@ -249,7 +253,7 @@ loop:
 	VFMADD231PS Y15, Y8, Y6
 	VFMADD231PS Y15, Y9, Y7
 	ADDQ AX, R8
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -268,8 +272,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx2F325(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx2F325(SB), NOSPLIT, $0-72
+// func avx2F325(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx2F325(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -327,6 +331,7 @@ zero:
 start:
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVUPS (BX), Y10
 	VMOVUPS 32(BX), Y11
@@ -347,7 +352,7 @@ loop:
 	VFMADD231PS Y15, Y11, Y9
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -369,8 +374,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx2F326(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx2F326(SB), NOSPLIT, $0-72
+// func avx2F326(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx2F326(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -435,6 +440,7 @@ zero:
 start:
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVUPS (BX), Y12
 	VMOVUPS 32(BX), Y13
@@ -458,7 +464,7 @@ loop:
 	VFMADD231PS Y15, Y13, Y11
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop

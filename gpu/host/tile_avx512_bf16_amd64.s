@@ -2,8 +2,8 @@
 
 #include "textflag.h"
 
-// func avx512BF161(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512BF161(SB), NOSPLIT, $0-72
+// func avx512BF161(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512BF161(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -36,13 +36,14 @@ start:
 	VPBROADCASTD X4, Z4
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VPSLLD $16, (BX), Z2
 	VPANDD (BX), Z4, Z3
 	VFMADD231PS.BCST (R8), Z2, Z0
 	VFMADD231PS.BCST (R8), Z3, Z1
 	ADDQ AX, R8
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -52,8 +53,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512BF162(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512BF162(SB), NOSPLIT, $0-72
+// func avx512BF162(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512BF162(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -94,6 +95,7 @@ start:
 	VPBROADCASTD X6, Z6
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VPSLLD $16, (BX), Z4
 	VPANDD (BX), Z6, Z5
@@ -102,7 +104,7 @@ loop:
 	VFMADD231PS.BCST (R8)(R9*1), Z4, Z2
 	VFMADD231PS.BCST (R8)(R9*1), Z5, Z3
 	ADDQ AX, R8
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -115,8 +117,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512BF163(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512BF163(SB), NOSPLIT, $0-72
+// func avx512BF163(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512BF163(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -165,6 +167,7 @@ start:
 	VPBROADCASTD X8, Z8
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VPSLLD $16, (BX), Z6
 	VPANDD (BX), Z8, Z7
@@ -175,7 +178,7 @@ loop:
 	VFMADD231PS.BCST (R8)(R9*2), Z6, Z4
 	VFMADD231PS.BCST (R8)(R9*2), Z7, Z5
 	ADDQ AX, R8
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -191,8 +194,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512BF164(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512BF164(SB), NOSPLIT, $0-72
+// func avx512BF164(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512BF164(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -249,6 +252,7 @@ start:
 	VPBROADCASTD X10, Z10
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VPSLLD $16, (BX), Z8
 	VPANDD (BX), Z10, Z9
@@ -261,7 +265,7 @@ loop:
 	VFMADD231PS.BCST (R8)(R10*1), Z8, Z6
 	VFMADD231PS.BCST (R8)(R10*1), Z9, Z7
 	ADDQ AX, R8
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -280,8 +284,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512BF165(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512BF165(SB), NOSPLIT, $0-72
+// func avx512BF165(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512BF165(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -347,6 +351,7 @@ start:
 	VPBROADCASTD X12, Z12
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VPSLLD $16, (BX), Z10
 	VPANDD (BX), Z12, Z11
@@ -362,7 +367,7 @@ loop:
 	VFMADD231PS.BCST (R11), Z11, Z9
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -384,8 +389,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512BF166(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512BF166(SB), NOSPLIT, $0-72
+// func avx512BF166(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512BF166(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -459,6 +464,7 @@ start:
 	VPBROADCASTD X14, Z14
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VPSLLD $16, (BX), Z12
 	VPANDD (BX), Z14, Z13
@@ -476,7 +482,7 @@ loop:
 	VFMADD231PS.BCST (R11)(R9*1), Z13, Z11
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -501,8 +507,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512BF167(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512BF167(SB), NOSPLIT, $0-72
+// func avx512BF167(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512BF167(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -584,6 +590,7 @@ start:
 	VPBROADCASTD X16, Z16
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VPSLLD $16, (BX), Z14
 	VPANDD (BX), Z16, Z15
@@ -603,7 +610,7 @@ loop:
 	VFMADD231PS.BCST (R11)(R9*2), Z15, Z13
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -631,8 +638,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512BF168(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512BF168(SB), NOSPLIT, $0-72
+// func avx512BF168(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512BF168(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -722,6 +729,7 @@ start:
 	VPBROADCASTD X18, Z18
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VPSLLD $16, (BX), Z16
 	VPANDD (BX), Z18, Z17
@@ -743,7 +751,7 @@ loop:
 	VFMADD231PS.BCST (R11)(R10*1), Z17, Z15
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -774,8 +782,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512BF169(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512BF169(SB), NOSPLIT, $0-72
+// func avx512BF169(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512BF169(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -874,6 +882,7 @@ start:
 	VPBROADCASTD X20, Z20
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VPSLLD $16, (BX), Z18
 	VPANDD (BX), Z20, Z19
@@ -898,7 +907,7 @@ loop:
 	ADDQ AX, R8
 	ADDQ AX, R11
 	ADDQ AX, R12
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -932,8 +941,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512BF1610(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512BF1610(SB), NOSPLIT, $0-72
+// func avx512BF1610(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512BF1610(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -1040,6 +1049,7 @@ start:
 	VPBROADCASTD X22, Z22
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VPSLLD $16, (BX), Z20
 	VPANDD (BX), Z22, Z21
@@ -1066,7 +1076,7 @@ loop:
 	ADDQ AX, R8
 	ADDQ AX, R11
 	ADDQ AX, R12
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -1103,8 +1113,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512BF1611(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512BF1611(SB), NOSPLIT, $0-72
+// func avx512BF1611(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512BF1611(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -1219,6 +1229,7 @@ start:
 	VPBROADCASTD X24, Z24
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VPSLLD $16, (BX), Z22
 	VPANDD (BX), Z24, Z23
@@ -1247,7 +1258,7 @@ loop:
 	ADDQ AX, R8
 	ADDQ AX, R11
 	ADDQ AX, R12
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -1287,8 +1298,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512BF1612(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512BF1612(SB), NOSPLIT, $0-72
+// func avx512BF1612(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512BF1612(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -1411,6 +1422,7 @@ start:
 	VPBROADCASTD X26, Z26
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VPSLLD $16, (BX), Z24
 	VPANDD (BX), Z26, Z25
@@ -1441,7 +1453,7 @@ loop:
 	ADDQ AX, R8
 	ADDQ AX, R11
 	ADDQ AX, R12
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop

@@ -2,8 +2,8 @@
 
 #include "textflag.h"
 
-// func avx512F321(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512F321(SB), NOSPLIT, $0-72
+// func avx512F321(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512F321(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -33,14 +33,15 @@ zero:
 start:
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVUPS (BX), Z2
 	VMOVUPS 64(BX), Z3
 	VFMADD231PS.BCST (R8), Z2, Z0
 	VFMADD231PS.BCST (R8), Z3, Z1
 	ADDQ AX, R8
-	PREFETCHT1 32768(BX)
-	PREFETCHT1 32832(BX)
+	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 64(BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -50,8 +51,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512F322(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512F322(SB), NOSPLIT, $0-72
+// func avx512F322(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512F322(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -89,6 +90,7 @@ zero:
 start:
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVUPS (BX), Z4
 	VMOVUPS 64(BX), Z5
@@ -97,8 +99,8 @@ loop:
 	VFMADD231PS.BCST (R8)(R9*1), Z4, Z2
 	VFMADD231PS.BCST (R8)(R9*1), Z5, Z3
 	ADDQ AX, R8
-	PREFETCHT1 32768(BX)
-	PREFETCHT1 32832(BX)
+	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 64(BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -111,8 +113,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512F323(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512F323(SB), NOSPLIT, $0-72
+// func avx512F323(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512F323(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -158,6 +160,7 @@ zero:
 start:
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVUPS (BX), Z6
 	VMOVUPS 64(BX), Z7
@@ -168,8 +171,8 @@ loop:
 	VFMADD231PS.BCST (R8)(R9*2), Z6, Z4
 	VFMADD231PS.BCST (R8)(R9*2), Z7, Z5
 	ADDQ AX, R8
-	PREFETCHT1 32768(BX)
-	PREFETCHT1 32832(BX)
+	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 64(BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -185,8 +188,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512F324(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512F324(SB), NOSPLIT, $0-72
+// func avx512F324(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512F324(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -240,6 +243,7 @@ zero:
 start:
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVUPS (BX), Z8
 	VMOVUPS 64(BX), Z9
@@ -252,8 +256,8 @@ loop:
 	VFMADD231PS.BCST (R8)(R10*1), Z8, Z6
 	VFMADD231PS.BCST (R8)(R10*1), Z9, Z7
 	ADDQ AX, R8
-	PREFETCHT1 32768(BX)
-	PREFETCHT1 32832(BX)
+	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 64(BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -272,8 +276,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512F325(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512F325(SB), NOSPLIT, $0-72
+// func avx512F325(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512F325(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -336,6 +340,7 @@ zero:
 start:
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVUPS (BX), Z10
 	VMOVUPS 64(BX), Z11
@@ -351,8 +356,8 @@ loop:
 	VFMADD231PS.BCST (R11), Z11, Z9
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 32768(BX)
-	PREFETCHT1 32832(BX)
+	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 64(BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -374,8 +379,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512F326(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512F326(SB), NOSPLIT, $0-72
+// func avx512F326(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512F326(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -446,6 +451,7 @@ zero:
 start:
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVUPS (BX), Z12
 	VMOVUPS 64(BX), Z13
@@ -463,8 +469,8 @@ loop:
 	VFMADD231PS.BCST (R11)(R9*1), Z13, Z11
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 32768(BX)
-	PREFETCHT1 32832(BX)
+	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 64(BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -489,8 +495,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512F327(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512F327(SB), NOSPLIT, $0-72
+// func avx512F327(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512F327(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -569,6 +575,7 @@ zero:
 start:
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVUPS (BX), Z14
 	VMOVUPS 64(BX), Z15
@@ -588,8 +595,8 @@ loop:
 	VFMADD231PS.BCST (R11)(R9*2), Z15, Z13
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 32768(BX)
-	PREFETCHT1 32832(BX)
+	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 64(BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -617,8 +624,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512F328(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512F328(SB), NOSPLIT, $0-72
+// func avx512F328(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512F328(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -705,6 +712,7 @@ zero:
 start:
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVUPS (BX), Z16
 	VMOVUPS 64(BX), Z17
@@ -726,8 +734,8 @@ loop:
 	VFMADD231PS.BCST (R11)(R10*1), Z17, Z15
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 32768(BX)
-	PREFETCHT1 32832(BX)
+	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 64(BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -758,8 +766,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512F329(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512F329(SB), NOSPLIT, $0-72
+// func avx512F329(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512F329(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -855,6 +863,7 @@ zero:
 start:
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVUPS (BX), Z18
 	VMOVUPS 64(BX), Z19
@@ -879,8 +888,8 @@ loop:
 	ADDQ AX, R8
 	ADDQ AX, R11
 	ADDQ AX, R12
-	PREFETCHT1 32768(BX)
-	PREFETCHT1 32832(BX)
+	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 64(BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -914,8 +923,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512F3210(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512F3210(SB), NOSPLIT, $0-72
+// func avx512F3210(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512F3210(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -1019,6 +1028,7 @@ zero:
 start:
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVUPS (BX), Z20
 	VMOVUPS 64(BX), Z21
@@ -1045,8 +1055,8 @@ loop:
 	ADDQ AX, R8
 	ADDQ AX, R11
 	ADDQ AX, R12
-	PREFETCHT1 32768(BX)
-	PREFETCHT1 32832(BX)
+	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 64(BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -1083,8 +1093,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512F3211(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512F3211(SB), NOSPLIT, $0-72
+// func avx512F3211(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512F3211(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -1196,6 +1206,7 @@ zero:
 start:
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVUPS (BX), Z22
 	VMOVUPS 64(BX), Z23
@@ -1224,8 +1235,8 @@ loop:
 	ADDQ AX, R8
 	ADDQ AX, R11
 	ADDQ AX, R12
-	PREFETCHT1 32768(BX)
-	PREFETCHT1 32832(BX)
+	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 64(BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -1265,8 +1276,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512F3212(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512F3212(SB), NOSPLIT, $0-72
+// func avx512F3212(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512F3212(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -1386,6 +1397,7 @@ zero:
 start:
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVUPS (BX), Z24
 	VMOVUPS 64(BX), Z25
@@ -1416,8 +1428,8 @@ loop:
 	ADDQ AX, R8
 	ADDQ AX, R11
 	ADDQ AX, R12
-	PREFETCHT1 32768(BX)
-	PREFETCHT1 32832(BX)
+	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 64(BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop

@@ -2,8 +2,8 @@
 
 #include "textflag.h"
 
-// func avx512Half1(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512Half1(SB), NOSPLIT, $0-72
+// func avx512Half1(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512Half1(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -30,11 +30,12 @@ zero:
 start:
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVUPS (BX), Z1
 	VFMADD231PS.BCST (R8), Z1, Z0
 	ADDQ AX, R8
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -43,8 +44,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512Half2(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512Half2(SB), NOSPLIT, $0-72
+// func avx512Half2(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512Half2(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -76,12 +77,13 @@ zero:
 start:
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVUPS (BX), Z2
 	VFMADD231PS.BCST (R8), Z2, Z0
 	VFMADD231PS.BCST (R8)(R9*1), Z2, Z1
 	ADDQ AX, R8
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -92,8 +94,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512Half3(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512Half3(SB), NOSPLIT, $0-72
+// func avx512Half3(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512Half3(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -130,13 +132,14 @@ zero:
 start:
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVUPS (BX), Z3
 	VFMADD231PS.BCST (R8), Z3, Z0
 	VFMADD231PS.BCST (R8)(R9*1), Z3, Z1
 	VFMADD231PS.BCST (R8)(R9*2), Z3, Z2
 	ADDQ AX, R8
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -149,8 +152,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512Half4(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512Half4(SB), NOSPLIT, $0-72
+// func avx512Half4(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512Half4(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -192,6 +195,7 @@ zero:
 start:
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVUPS (BX), Z4
 	VFMADD231PS.BCST (R8), Z4, Z0
@@ -199,7 +203,7 @@ loop:
 	VFMADD231PS.BCST (R8)(R9*2), Z4, Z2
 	VFMADD231PS.BCST (R8)(R10*1), Z4, Z3
 	ADDQ AX, R8
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -214,8 +218,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512Half5(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512Half5(SB), NOSPLIT, $0-72
+// func avx512Half5(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512Half5(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -263,6 +267,7 @@ zero:
 start:
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVUPS (BX), Z5
 	VFMADD231PS.BCST (R8), Z5, Z0
@@ -272,7 +277,7 @@ loop:
 	VFMADD231PS.BCST (R11), Z5, Z4
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -289,8 +294,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512Half6(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512Half6(SB), NOSPLIT, $0-72
+// func avx512Half6(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512Half6(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -343,6 +348,7 @@ zero:
 start:
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVUPS (BX), Z6
 	VFMADD231PS.BCST (R8), Z6, Z0
@@ -353,7 +359,7 @@ loop:
 	VFMADD231PS.BCST (R11)(R9*1), Z6, Z5
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -372,8 +378,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512Half7(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512Half7(SB), NOSPLIT, $0-72
+// func avx512Half7(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512Half7(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -431,6 +437,7 @@ zero:
 start:
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVUPS (BX), Z7
 	VFMADD231PS.BCST (R8), Z7, Z0
@@ -442,7 +449,7 @@ loop:
 	VFMADD231PS.BCST (R11)(R9*2), Z7, Z6
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -463,8 +470,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512Half8(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512Half8(SB), NOSPLIT, $0-72
+// func avx512Half8(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512Half8(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -527,6 +534,7 @@ zero:
 start:
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVUPS (BX), Z8
 	VFMADD231PS.BCST (R8), Z8, Z0
@@ -539,7 +547,7 @@ loop:
 	VFMADD231PS.BCST (R11)(R10*1), Z8, Z7
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -562,8 +570,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512Half9(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512Half9(SB), NOSPLIT, $0-72
+// func avx512Half9(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512Half9(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -632,6 +640,7 @@ zero:
 start:
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVUPS (BX), Z9
 	VFMADD231PS.BCST (R8), Z9, Z0
@@ -646,7 +655,7 @@ loop:
 	ADDQ AX, R8
 	ADDQ AX, R11
 	ADDQ AX, R12
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -671,8 +680,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512Half10(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512Half10(SB), NOSPLIT, $0-72
+// func avx512Half10(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512Half10(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -746,6 +755,7 @@ zero:
 start:
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVUPS (BX), Z10
 	VFMADD231PS.BCST (R8), Z10, Z0
@@ -761,7 +771,7 @@ loop:
 	ADDQ AX, R8
 	ADDQ AX, R11
 	ADDQ AX, R12
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -788,8 +798,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512Half11(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512Half11(SB), NOSPLIT, $0-72
+// func avx512Half11(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512Half11(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -868,6 +878,7 @@ zero:
 start:
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVUPS (BX), Z11
 	VFMADD231PS.BCST (R8), Z11, Z0
@@ -884,7 +895,7 @@ loop:
 	ADDQ AX, R8
 	ADDQ AX, R11
 	ADDQ AX, R12
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
@@ -913,8 +924,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512Half12(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load int)
-TEXT ·avx512Half12(SB), NOSPLIT, $0-72
+// func avx512Half12(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+TEXT ·avx512Half12(SB), NOSPLIT, $0-80
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -998,6 +1009,7 @@ zero:
 start:
 	TESTQ CX, CX
 	JLE store
+	MOVQ ahead+72(FP), R13
 loop:
 	VMOVUPS (BX), Z12
 	VFMADD231PS.BCST (R8), Z12, Z0
@@ -1015,7 +1027,7 @@ loop:
 	ADDQ AX, R8
 	ADDQ AX, R11
 	ADDQ AX, R12
-	PREFETCHT1 32768(BX)
+	PREFETCHT1 (BX)(R13*1)
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop

@@ -44,6 +44,7 @@ func generate() map[string][]byte {
 		a.transpose(s)
 		a.gather(s)
 		a.packTile(s)
+		a.squares(s)
 		for _, f := range others() {
 			stubs.add(s.name+f[0], f[1])
 		}

@@ -57,6 +57,7 @@ func loopTypes() []byte {
 func others() [][2]string {
 	return [][2]string{
 		{"Softmax", softmaxParams}, {"Transpose", transposeParams}, {"Gather", gatherParams}, {"PackTile", packTileParams},
+		{"Squares", squaresParams},
 	}
 }
 
