@@ -91,7 +91,14 @@ func (e *environments) Environment(ctx context.Context, ref string) (audit.Envir
 	if source == tau2Source && !strings.Contains(name, "@") {
 		name += "@1+" + tau2Source // what was imported from there behaves as there
 	}
-	return registry.Environment(ctx, name)
+	env, err := registry.Environment(ctx, name)
+	if set != nil && !imported && audit.ErrorCode(err) == audit.CodeNotFound {
+		return nil, &audit.Error{
+			Code: audit.CodeNotFound, Message: err.Error(),
+			Hint: audit.ErrorHint(err) + "; " + strings.Join(set.Names(), ", ") + " are declared",
+		}
+	}
+	return env, err
 }
 
 // mounted opens what a file declares. Where contracts are kept, one that was not

@@ -1,11 +1,13 @@
 package mcp_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -172,6 +174,76 @@ func TestABrokenEpisodeHarmsNoOther(t *testing.T) {
 		})
 	}
 }
+
+// A server of the modern era may ask for input instead of answering. There is
+// nobody to give any: the call is a fault that did nothing, and nothing waits.
+func TestNobodyAnswersAServer(t *testing.T) {
+	s := open(t, mount(t, itself("parts"), counted()))
+	o := made(t, s, call("ask", `{}`))
+	if o.Status != audit.StatusFault || !strings.Contains(o.Error.Message, "needs_input") {
+		t.Errorf("got %s %v, want a fault that says needs_input", o.Status, o.Error)
+	}
+	if o := made(t, s, call("take", `{"part":"nut","pieces":1}`)); o.Status != audit.StatusOK {
+		t.Errorf("the next call: %s %v", o.Status, o.Error)
+	}
+}
+
+// Verdicts on a server that breaks are masked, each with its reason; episodes
+// that are audited at the same time are scored.
+func TestVerdictsOnABrokenServerAreMasked(t *testing.T) {
+	config := counted()
+	config.Timeout = 2 * time.Second
+	env := mount(t, itself("parts"), config)
+	auditor, err := audit.New(audit.Config{Opener: only{env}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = auditor.Close() })
+	episode := func(calls ...audit.Call) *audit.Episode {
+		ep := &audit.Episode{ID: "e", PromptGroup: "g", Policy: "p", Environment: "mounted", Mode: audit.Forced}
+		for i, c := range calls {
+			ep.Actions = append(ep.Actions, audit.Action{Step: i, Message: i, Call: c, Rehearsal: &audit.Rehearsal{Raw: []byte(`{"part":"nut","left":2}`)}})
+		}
+		return ep
+	}
+	take := call("take", `{"part":"nut","pieces":1}`)
+	rows := []struct {
+		tool  string
+		masks []audit.MaskReason // of the breaking call and of the one after it
+	}{
+		{"die", []audit.MaskReason{audit.MaskSandboxUnknown, audit.MaskHistory}},
+		{"hang", []audit.MaskReason{audit.MaskSandboxUnknown, audit.MaskHistory}},
+		{"garbage", []audit.MaskReason{audit.MaskSandboxUnknown, audit.MaskHistory}},
+		{"huge", []audit.MaskReason{audit.MaskOversize, ""}},
+		{"ask", []audit.MaskReason{audit.MaskSandboxFault, ""}},
+		{"take", []audit.MaskReason{"", ""}},
+	}
+	var wg sync.WaitGroup
+	for _, row := range rows {
+		wg.Go(func() {
+			breaking := call(row.tool, `{}`)
+			if row.tool == "take" {
+				breaking = take
+			}
+			pairs, err := auditor.Episode(t.Context(), episode(take, breaking, take))
+			if err != nil {
+				t.Errorf("%s: %v", row.tool, err)
+				return
+			}
+			for i, want := range append([]audit.MaskReason{""}, row.masks...) {
+				if got := pairs[i].Verdict.Masked; got != want {
+					t.Errorf("%s, call %d: masked %q (%s), want %q", row.tool, i+1, got, pairs[i].Verdict.MaskDetail, want)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// only is an opener of one environment.
+type only struct{ env audit.Environment }
+
+func (o only) Environment(context.Context, string) (audit.Environment, error) { return o.env, nil }
 
 // What an episode's process started ends with it, and leaves no zombie.
 func TestNothingOutlivesAnEpisode(t *testing.T) {

@@ -131,6 +131,9 @@ func (p *parts) mischief() map[string]func() *sdk.CallToolResult {
 			return said(`{"pid":%d}`, cmd.Process.Pid)
 		},
 		"protocol": func() *sdk.CallToolResult { return nil },
+		"ask": func() *sdk.CallToolResult {
+			return &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{"q1": &sdk.ElicitParams{Message: "Which shelf?"}}}
+		},
 		"nested": func() *sdk.CallToolResult {
 			return said(`{"success": false, "error": "part bolt is already reserved"}`)
 		},
