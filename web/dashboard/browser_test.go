@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"context"
+	_ "embed" // the checks that run in the browser
 	"log/slog"
 	"net/http/httptest"
 	"os"
@@ -37,12 +38,20 @@ type world struct {
 	url string
 }
 
-func newWorld(t *testing.T, pairs int) *world {
+// newLedger is an empty ledger of the test's own.
+func newLedger(t *testing.T) *ledger.Ledger {
 	t.Helper()
 	l, err := ledger.New(postgres.Pool(t), ledger.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return l
+}
+
+// newWorld fills a ledger: a few pairs of one checkpoint, many of the next.
+func newWorld(t *testing.T, pairs int) *world {
+	t.Helper()
+	l := newLedger(t)
 	ledgertest.Fill(t, l, ledgertest.Seed{Run: "step-100", Checkpoint: 100, Pairs: 400, Wrong: .6})
 	ledgertest.Fill(t, l, ledgertest.Seed{Run: "step-200", Checkpoint: 200, Pairs: pairs, Wrong: .35})
 	return serve(t, l)
@@ -200,31 +209,49 @@ func (b *browser) look(name, scheme string, width int64) {
 	}
 }
 
-// TestThreeClicks is what a person does who has never seen the tool: from the
-// overview to the worst tool, to its most frequent false success, to the field.
-func TestThreeClicks(t *testing.T) {
-	w := newWorld(t, seededPairs)
-	b := newBrowser(t, w.url)
-	b.open("/")
-	if headline := b.text(`document.querySelector("h1").textContent`); !strings.Contains(headline, ledgertest.WorstTool) || !strings.Contains(headline, "No") {
-		t.Fatalf("the first sentence does not name the worst tool: %q", headline)
-	}
-	b.look("overview", "light", 1280)
-	b.look("overview", "dark", 1280)
-	b.click(`.verdict h1 a`) // 1
-	if lead := b.text(`document.querySelector(".lead").textContent`); !strings.Contains(lead, string(ledgertest.WorstFamily)) {
-		t.Errorf("the tool's page does not lead with its false success: %q", lead)
-	}
-	b.look("tool", "light", 1280)
-	b.look("tool", "dark", 1280)
-	b.click(`a[data-frequent]`) // 2
-	b.look("call", "light", 1280)
-	b.look("call", "dark", 1280)
-	b.click(`a[data-field]`) // 3
-	if !b.holds(`document.querySelector("tr:target").classList.contains("differs")`) {
-		t.Error("the third click does not lead to a field that differs")
-	}
-	if field := b.text(`document.querySelector("tr:target .executed").textContent`); !strings.Contains(field, "precondition") && !strings.Contains(field, "delivered") {
-		t.Errorf("the field does not show why the sandbox refused: %q", field)
+// press types keys at the page.
+func (b *browser) press(keys string) {
+	b.t.Helper()
+	b.do(chromedp.KeyEvent(keys))
+}
+
+func (b *browser) typeInto(selector, text string) {
+	b.t.Helper()
+	b.do(chromedp.ScrollIntoView(selector), chromedp.SendKeys(selector, text))
+}
+
+// choose picks an option of a select.
+func (b *browser) choose(selector, value string) chromedp.Action[chromedp.Void] {
+	return chromedp.SetValue(selector, value)
+}
+
+func (b *browser) pressButton(selector string) chromedp.Action[chromedp.Void] {
+	return chromedp.Click(selector)
+}
+
+// script lets pages run scripts, or not. Evaluations of the test always run.
+func (b *browser) script(on bool) {
+	b.t.Helper()
+	b.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !on})
+		return err
+	}))
+}
+
+// weight is how many bytes the page and what it loads need.
+func (b *browser) weight() int {
+	b.t.Helper()
+	return evaluate[int](b, `performance.getEntriesByType("navigation").concat(performance.getEntriesByType("resource")).reduce((n, e) => n + e.encodedBodySize, 0)`)
+}
+
+//go:embed sound.js
+var soundScript string
+
+// sound looks for what keeps people out of a page: controls without a name,
+// faint text, headings that skip a level, drawings without a title, ...
+func (b *browser) sound(name string) {
+	b.t.Helper()
+	if faults := b.text(soundScript); faults != "" {
+		b.t.Errorf("%s:\n%s", name, faults)
 	}
 }

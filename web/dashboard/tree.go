@@ -146,6 +146,12 @@ func (r *treeRow) judge(d *diff.Difference, p *audit.Pair) {
 	case !r.Differs:
 	case p.Verdict.Real.IsError() != p.Verdict.Rehearsed.IsError():
 		r.Says = "another outcome"
+		switch {
+		case r.Rehearsed == "":
+			r.Says = "not imagined"
+		case r.Executed == "":
+			r.Says = "imagined"
+		}
 	case p.Verdict.Real.IsError():
 		r.Says, r.Differs = "error text", p.Verdict.Real != p.Verdict.Rehearsed
 	default: // the policy of its path lets it pass
