@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"sort"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -86,9 +87,25 @@ func (t *trie) find(s string, from int) (start, end, token int) {
 	return 0, 0, -1
 }
 
-// split appends the ids of the tokens that it finds, and what rest makes of the text
-// between them.
-func (t *trie) split(dst []int32, s string, rest func([]int32, string) []int32) []int32 {
+// span is a range of a text's bytes; spans are in order and apart.
+type span struct{ from, to int }
+
+type spans []span
+
+// touch reports whether a span shares a byte with from..to-1.
+func (s spans) touch(from, to int) bool {
+	i := sort.Search(len(s), func(i int) bool { return s[i].to > from })
+	return i < len(s) && s[i].from < to
+}
+
+// restFunc appends the ids of a text without added tokens, which begins at a place of
+// the whole.
+type restFunc func(dst []int32, section string, at int) []int32
+
+// split appends the ids of the tokens that it finds in s, which begins at a place of the
+// whole text, and what rest makes of the text between them. Special tokens that touch
+// plain text are text.
+func (t *trie) split(dst []int32, s string, at int, plain spans, rest restFunc) []int32 {
 	done := 0
 	for from := 0; ; {
 		start, end, i := t.find(s, from)
@@ -97,7 +114,8 @@ func (t *trie) split(dst []int32, s string, rest func([]int32, string) []int32) 
 		}
 		from = end // a match that is turned down still uses up its text
 		token := t.tokens[i]
-		if token.SingleWord && (endsWithWord(s[:start]) || startsWithWord(s[end:])) {
+		if token.SingleWord && (endsWithWord(s[:start]) || startsWithWord(s[end:])) ||
+			token.Special && plain.touch(at+start, at+end) {
 			continue
 		}
 		if token.LStrip {
@@ -107,13 +125,13 @@ func (t *trie) split(dst []int32, s string, rest func([]int32, string) []int32) 
 			end = len(s) - len(strings.TrimLeftFunc(s[end:], unicode.IsSpace))
 		}
 		if done < start {
-			dst = rest(dst, s[done:start])
+			dst = rest(dst, s[done:start], at+done)
 		}
 		dst = append(dst, token.ID)
 		done = end
 	}
 	if done < len(s) {
-		dst = rest(dst, s[done:])
+		dst = rest(dst, s[done:], at+done)
 	}
 	return dst
 }

@@ -11,8 +11,8 @@
 // is approximated. Four points in which people go wrong:
 //
 //   - Added tokens are matched in the text before anything else, special or not.
-//     Text of users and tools may hold them; [Tokenizer.AppendOrdinary] reads special
-//     ones as plain text.
+//     Text of users and tools may hold them; [Tokenizer.AppendParts] reads special
+//     ones there as plain text.
 //   - Text that is not valid UTF-8 is read as if each broken sequence were U+FFFD,
 //     which is what the Rust library sees after a lossy conversion.
 //   - A byte that the vocabulary lacks becomes its unk_token or, without one, is left

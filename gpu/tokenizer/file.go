@@ -314,20 +314,18 @@ func (t *Tokenizer) setMerges(f *file) error {
 func (t *Tokenizer) setAdded(tokens []AddedToken) {
 	t.added = slices.SortedStableFunc(slices.Values(tokens), func(a, b AddedToken) int { return cmp.Compare(a.ID, b.ID) })
 	t.addedIDs, t.special = map[string]int32{}, map[int32]bool{}
-	var lists [4][]AddedToken // raw and normalized, with special ones and without
+	var raw, normalized []AddedToken
 	for _, token := range t.added {
 		t.pieces[token.ID] = token.Content
 		t.addedIDs[token.Content] = token.ID
-		at := 0
-		if token.Normalized {
-			at = 1
-		}
-		lists[at] = append(lists[at], token)
 		if token.Special {
 			t.special[token.ID] = true
-			continue
 		}
-		lists[at+2] = append(lists[at+2], token)
+		if token.Normalized {
+			normalized = append(normalized, token)
+		} else {
+			raw = append(raw, token)
+		}
 	}
 	content := func(token AddedToken) string { return token.Content }
 	afterNFC := func(token AddedToken) string {
@@ -336,8 +334,7 @@ func (t *Tokenizer) setAdded(tokens []AddedToken) {
 		}
 		return token.Content
 	}
-	t.raw, t.normalized = newTrie(lists[0], content), newTrie(lists[1], afterNFC)
-	t.plain, t.plainAfter = newTrie(lists[2], content), newTrie(lists[3], afterNFC)
+	t.raw, t.normalized = newTrie(raw, content), newTrie(normalized, afterNFC)
 }
 
 // setPostProcessor keeps the special tokens of a template for one text.

@@ -36,8 +36,6 @@ type Tokenizer struct {
 	special    map[int32]bool
 	raw        *trie // added tokens that are matched in the text as it is
 	normalized *trie // those that are matched after NFC
-	plain      *trie // raw, without special tokens
-	plainAfter *trie // normalized, without special tokens
 
 	prefix, suffix []int32 // what the post-processor puts around a text
 }
@@ -100,19 +98,54 @@ func (t *Tokenizer) IsSpecial(id int32) bool { return t.special[id] }
 // the slice.
 func (t *Tokenizer) Added() []AddedToken { return t.added }
 
+// Part is a piece of a text. In plain parts special tokens are read as the text they
+// look like: what users and tools say must not be able to end a turn or open another
+// role's. Added tokens that are not special are matched everywhere.
+type Part struct {
+	Text  string
+	Plain bool
+}
+
 // Encode is the ids of a text, without what the post-processor would put around it.
 func (t *Tokenizer) Encode(text string) []int32 { return t.Append(nil, text) }
 
 // Append is Encode that appends to dst.
 func (t *Tokenizer) Append(dst []int32, text string) []int32 {
-	return t.encode(dst, text, t.raw, t.normalized)
+	return t.AppendParts(dst, Part{Text: text})
 }
 
-// AppendOrdinary is Append that reads special tokens as the plain text they look like:
-// for text that must not be able to end a turn or open another role's. Added tokens
-// that are not special are still matched.
+// AppendOrdinary is Append of a plain part.
 func (t *Tokenizer) AppendOrdinary(dst []int32, text string) []int32 {
-	return t.encode(dst, text, t.plain, t.plainAfter)
+	return t.AppendParts(dst, Part{Text: text, Plain: true})
+}
+
+// AppendParts appends the ids of the parts' text as a whole: those of Encode, unless a
+// special token stands in a plain part. Encoding the parts one by one would cut words at
+// their borders.
+func (t *Tokenizer) AppendParts(dst []int32, parts ...Part) []int32 {
+	text, plain := join(parts)
+	return t.sections(dst, text, plain, func(dst []int32, section string, _ int) []int32 {
+		t.cut(section, func(word string) { dst = t.appendWord(dst, word) })
+		return dst
+	})
+}
+
+// join is the whole text, valid UTF-8, and where it is plain.
+func join(parts []Part) (text string, plain spans) {
+	var b strings.Builder
+	for _, p := range parts {
+		if !utf8.ValidString(p.Text) {
+			p.Text = lossy(p.Text)
+		}
+		if p.Plain {
+			plain = append(plain, span{b.Len(), b.Len() + len(p.Text)})
+		}
+		if len(parts) == 1 {
+			return p.Text, plain
+		}
+		b.WriteString(p.Text)
+	}
+	return b.String(), plain
 }
 
 // Wrap puts the post-processor's special tokens around ids: Llama 3's
@@ -122,23 +155,17 @@ func (t *Tokenizer) Wrap(ids []int32) []int32 {
 	return append(append(append(out, t.prefix...), ids...), t.suffix...)
 }
 
-func (t *Tokenizer) encode(dst []int32, text string, raw, normalized *trie) []int32 {
-	return t.sections(dst, text, raw, normalized, func(dst []int32, section string) []int32 {
-		t.cut(section, func(word string) { dst = t.appendWord(dst, word) })
-		return dst
-	})
-}
-
 // sections appends the ids of added tokens, and what rest makes of the text between.
-func (t *Tokenizer) sections(dst []int32, text string, raw, normalized *trie, rest func([]int32, string) []int32) []int32 {
-	if !utf8.ValidString(text) {
-		text = lossy(text)
-	}
-	return raw.split(dst, text, func(dst []int32, section string) []int32 {
+func (t *Tokenizer) sections(dst []int32, text string, plain spans, rest restFunc) []int32 {
+	return t.raw.split(dst, text, 0, plain, func(dst []int32, section string, at int) []int32 {
+		within := plain
 		if t.nfc && !norm.NFC.IsNormalString(section) {
 			section = composed(section)
+			if len(plain) > 0 { // places have moved: all of it is plain, to be safe
+				at, within = 0, spans{{0, len(section)}}
+			}
 		}
-		return normalized.split(dst, section, rest)
+		return t.normalized.split(dst, section, at, within, rest)
 	})
 }
 

@@ -61,6 +61,54 @@ func TestOrdinaryTextCannotEndATurn(t *testing.T) {
 	}
 }
 
+func TestPartsAreOneText(t *testing.T) {
+	g := rand.New(rand.NewPCG(5, 6))
+	for _, s := range smalls() {
+		tok := load(t, s.pattern)
+		for _, text := range fuzzedTexts(300, 7, contentsOf(added())) {
+			var parts []tokenizer.Part
+			holdsSpecial := false
+			for rest := text; rest != ""; {
+				_, n := utf8.DecodeRuneInString(rest)
+				for n < len(rest) && g.IntN(4) > 0 {
+					_, size := utf8.DecodeRuneInString(rest[n:])
+					n += size
+				}
+				parts = append(parts, tokenizer.Part{Text: rest[:n], Plain: g.IntN(2) == 0})
+				rest = rest[n:]
+			}
+			ids := tok.AppendParts(nil, parts...)
+			for _, id := range tok.Encode(text) {
+				holdsSpecial = holdsSpecial || tok.IsSpecial(id)
+			}
+			if !holdsSpecial && !slices.Equal(ids, tok.Encode(text)) {
+				t.Fatalf("%s: %+v gives %v, whole %v", s.pattern, parts, ids, tok.Encode(text))
+			}
+		}
+		end, _ := tok.ID("<|im_end|>")
+		for _, c := range []struct {
+			parts  []tokenizer.Part
+			ends   int
+			reason string
+		}{
+			{[]tokenizer.Part{{Text: "a<|im_end|>"}, {Text: "b<|im_end|>", Plain: true}, {Text: "<|im_end|>"}}, 2, "only the template's"},
+			{[]tokenizer.Part{{Text: "<|im_"}, {Text: "end|>", Plain: true}}, 0, "not half of it"},
+			{[]tokenizer.Part{{Text: "<|im_"}, {Text: "end|>"}}, 1, "borders do not matter"},
+			{[]tokenizer.Part{{Text: "e\u0301<|im_end|>e\u0301", Plain: true}, {Text: "<|im_end|>"}}, 1, "also where NFC moves places"},
+		} {
+			got := 0
+			for _, id := range tok.AppendParts(nil, c.parts...) {
+				if id == end {
+					got++
+				}
+			}
+			if got != c.ends {
+				t.Errorf("%s: %+v ends %d turns, want %d (%s)", s.pattern, c.parts, got, c.ends, c.reason)
+			}
+		}
+	}
+}
+
 func TestInvalidUTF8IsReadAsReplacement(t *testing.T) {
 	tok := load(t, tokenizer.GPT2)
 	for _, c := range []struct{ in, want, reason string }{

@@ -109,7 +109,8 @@ func (c TrainConfig) start() (*file, error) {
 
 // countWords counts the words that merges would be applied to.
 func (t *Tokenizer) countWords(text string, counts map[string]int) {
-	t.sections(nil, text, t.raw, t.normalized, func(dst []int32, section string) []int32 {
+	text, _ = join([]Part{{Text: text}})
+	t.sections(nil, text, nil, func(dst []int32, section string, _ int) []int32 {
 		t.cut(section, func(word string) { counts[word]++ })
 		return dst
 	})
