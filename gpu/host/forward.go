@@ -90,16 +90,22 @@ func (d *Device) RMSNorm(y, rstd, x, w gpu.Buffer, eps float32) {
 // packing a block whenever it is used costs less than 4 % and no memory.
 const packRows = 96
 
-// MatMul computes y (R,N) = x (R,K)·wᵀ.
+// MatMul computes y (R,N) = x (R,K)·wᵀ. In Fast mode, products of few rows round float32
+// weights to bfloat16: they read them from memory at half the cost.
 func (d *Device) MatMul(y, x gpu.Buffer, w gpu.Weight) {
 	rows, f := x.Len/w.K, w.Form.(*form)
 	if rows < packRows && f.packed == nil {
+		f.rounded = d.mode == gpu.Fast && f.kind == gpu.F32
 		f.pack(&d.k, d.pool)
+	}
+	b := f.operand
+	if rows >= packRows && b.rounded {
+		b.rounded, b.packed = false, nil
 	}
 	d.multiply(product{
 		m: rows, n: w.N, k: w.K,
 		a: floats(x), rs: w.K, cs: 1,
-		b: f.operand, c: floats(y), ldc: w.N,
+		b: b, c: floats(y), ldc: w.N,
 	})
 }
 

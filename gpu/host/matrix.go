@@ -22,6 +22,7 @@ type operand struct {
 	matrix
 	transposed bool // the matrix is (n,k), as weights are
 	width      int
+	rounded    bool      // panels of a float32 matrix hold bfloat16
 	packed     []float32 // all panels, or nil: a block is packed when it is asked for
 }
 
@@ -40,10 +41,10 @@ func (b operand) n() int {
 }
 
 // panels is the number of panels.
-func (b operand) panels() int { return (b.n() + b.width - 1) / b.width }
+func (b operand) panels() int { return ceil(b.n(), b.width) }
 
 // bf16 reports whether panels hold bfloat16.
-func (b operand) bf16() bool { return b.kind == gpu.BF16 }
+func (b operand) bf16() bool { return b.kind == gpu.BF16 || b.rounded }
 
 // stride is the float32 words of a panel's row.
 func (b operand) stride() int {
@@ -82,12 +83,12 @@ func (b operand) packBlock(k *kernels, dst []float32, j, p0, kc int) {
 	if n < b.width {
 		clear(dst)
 	}
-	switch b.kind {
-	case gpu.BF16:
-		b.packBF16(unsafe.Slice((*uint16)(unsafe.Pointer(&dst[0])), 2*len(dst)), n0, n, p0, kc)
-	case gpu.F16:
+	switch {
+	case b.bf16():
+		b.packBF16(unsafe.Slice((*uint32)(unsafe.Pointer(&dst[0])), len(dst)), n0, n, p0, kc)
+	case b.kind == gpu.F16:
 		b.packF16(dst, n0, n, p0, kc)
-	case gpu.F32, gpu.I32:
+	default:
 		b.packF32(k, dst, n0, n, p0, kc)
 	}
 }
@@ -116,20 +117,40 @@ func (b operand) packF16(dst []float32, n0, n, p0, kc int) {
 	}
 }
 
-func (b operand) packBF16(dst []uint16, n0, n, p0, kc int) {
+// packBF16 writes words of two columns: column j, and half a panel's width further on.
+func (b operand) packBF16(dst []uint32, n0, n, p0, kc int) {
 	half := b.width / 2
-	for j := range n {
-		to := 2*(j%half) + j/half
-		if b.transposed {
-			from := (n0+j)*b.cols + p0
-			for p, x := range b.f16[from : from+kc] {
-				dst[p*b.width+to] = x
-			}
-			continue
-		}
+	if !b.transposed {
+		row := make([]uint16, b.width)
 		for p := range kc {
-			dst[p*b.width+to] = b.f16[(p0+p)*b.cols+n0+j]
+			b.narrow(row[:n], (p0+p)*b.cols+n0)
+			for j, x := range row[:half] {
+				dst[p*half+j] = uint32(x) | uint32(row[half+j])<<16
+			}
 		}
+		return
+	}
+	low, high := make([]uint16, kc), make([]uint16, kc)
+	for j := range min(half, n) {
+		b.narrow(low, (n0+j)*b.cols+p0)
+		clear(high)
+		if half+j < n {
+			b.narrow(high, (n0+half+j)*b.cols+p0)
+		}
+		for p, x := range low {
+			dst[p*half+j] = uint32(x) | uint32(high[p])<<16
+		}
+	}
+}
+
+// narrow copies elements from index i on, rounded when the matrix is float32.
+func (b operand) narrow(dst []uint16, i int) {
+	if b.kind == gpu.BF16 {
+		copy(dst, b.f16[i:i+len(dst)])
+		return
+	}
+	for j, x := range b.f32[i : i+len(dst)] {
+		dst[j] = toBF16(x)
 	}
 }
 
@@ -160,6 +181,15 @@ func (k *kernels) turn(dst []float32, ldd int, src []float32, lds, rows, cols in
 }
 
 func fromBF16(x uint16) float32 { return math.Float32frombits(uint32(x) << 16) }
+
+// toBF16 rounds to nearest, ties to even; NaN stays NaN.
+func toBF16(x float32) uint16 {
+	bits := math.Float32bits(x)
+	if x != x {
+		return uint16(bits>>16) | 1<<6
+	}
+	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
+}
 
 // fromF16 widens an IEEE 754 half.
 func fromF16(x uint16) float32 {

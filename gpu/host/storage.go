@@ -123,7 +123,10 @@ func (d *Device) NewWeight(b gpu.Buffer, n, k int) gpu.Weight {
 }
 
 // Changed drops the panels.
-func (d *Device) Changed(w gpu.Weight) { w.Form.(*form).packed = nil }
+func (d *Device) Changed(w gpu.Weight) {
+	f := w.Form.(*form)
+	f.packed, f.rounded = nil, false
+}
 
 // matrixOf is b as (rows,cols).
 func matrixOf(b gpu.Buffer, rows, cols int) matrix {
