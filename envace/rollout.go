@@ -194,7 +194,7 @@ func (r Rollout) Run(ctx context.Context, task audit.Task, seed uint64) (traject
 func (Rollout) check(ctx context.Context, t *Trajectory, world World, failed error) error {
 	executed, ok := world.(executedWorld)
 	if failed != nil || !ok || t.Stop.Rewardless() {
-		return nil
+		return nil //nolint:nilerr // failed is reported by the caller
 	}
 	checker, ok := executed.session.(audit.Checker)
 	if !ok {

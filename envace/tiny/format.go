@@ -19,8 +19,10 @@ func (f Format) Prompt(t *envace.Transcript, role audit.PolicyRole, _ audit.Call
 	ids := v.Encode(promptWords(t.Task.Prompt))
 	for _, item := range t.Items {
 		switch {
-		case item.Act != nil:
+		case item.Act != nil && item.Act.Output.Tokens != nil:
 			ids = append(append(ids, v.ID(wordAct)), item.Act.Output.Tokens...)
+		case item.Act != nil: // somebody else's, such as a recording's
+			ids = append(append(append(ids, v.ID(wordAct)), f.spoken(item.Act)...), v.End())
 		case item.Answer != nil && item.Answer.Rehearsal != nil:
 			ids = append(append(ids, v.ID(wordRehearse)), item.Answer.Rehearsal.Output.Tokens...)
 		case item.Answer != nil:
@@ -30,6 +32,19 @@ func (f Format) Prompt(t *envace.Transcript, role audit.PolicyRole, _ audit.Call
 		}
 	}
 	return append(ids, f.roleToken(role)), nil
+}
+
+// spoken are the tokens of an ACT output that no policy of this language made; what
+// cannot be said is <unknown>.
+func (f Format) spoken(act *envace.Act) []int32 {
+	if len(act.Calls) == 0 {
+		return f.Vocabulary.Encode([]string{wordDone})
+	}
+	tokens, err := f.CallTokens(act.Calls[0])
+	if err != nil {
+		tokens = f.Vocabulary.Encode([]string{act.Calls[0].Tool, wordUnknown})
+	}
+	return tokens
 }
 
 func (f Format) roleToken(role audit.PolicyRole) int32 {

@@ -18,9 +18,9 @@ type Goal struct {
 	Calls   []audit.Call
 }
 
-// goalOf reads the facts that a task gives of its user: "A", "A ; B" or "A else B",
+// GoalOf reads the facts that a task gives of its user: "A", "A ; B" or "A else B",
 // each a tool and its arguments without the user's own id.
-func goalOf(task audit.Task, tools []audit.Tool) (Goal, error) {
+func GoalOf(task audit.Task, tools []audit.Tool) (Goal, error) {
 	var facts struct {
 		User string `json:"user"`
 		Goal string `json:"goal"`
@@ -88,7 +88,7 @@ func (c Checklist) Grade(_ context.Context, t *envace.Trajectory) (envace.Grade,
 	if t.Stop.Rewardless() {
 		return envace.Grade{Unknown: true, Reason: string(t.Stop)}, nil
 	}
-	goal, err := goalOf(t.Task, c.Tools)
+	goal, err := GoalOf(t.Task, c.Tools)
 	if err != nil {
 		return envace.Grade{}, err
 	}

@@ -1,0 +1,144 @@
+package train
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"understudy/audit"
+	"understudy/gpu"
+)
+
+// state is what a checkpoint holds beside parameters and moments.
+type state struct {
+	Step   int    `json:"step"`
+	Cursor int    `json:"cursor"`
+	Recipe string `json:"recipe"` // digest
+	Arm    Arm    `json:"arm"`
+	Seed   uint64 `json:"seed"`
+}
+
+const (
+	stateFile     = "state.json"
+	stepPrefix    = "step-"
+	partialSuffix = ".partial" // being written; never read
+)
+
+// setName is the folder of a parameter set in a checkpoint.
+func setName(set audit.PolicyRole) string {
+	if set == audit.WholePolicy {
+		return "policy"
+	}
+	return string(set)
+}
+
+func optimizerFile(set audit.PolicyRole) string { return setName(set) + ".optimizer.safetensors" }
+
+// save writes a checkpoint of the run into folder, whole or not at all.
+func (t *Trainer) save(folder string) error {
+	digest, err := t.Recipe.Digest()
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(folder, fmt.Sprintf("%s%06d", stepPrefix, t.step))
+	return atomically(path, func(partial string) error {
+		for _, l := range t.learners {
+			if err := l.model.Save(filepath.Join(partial, setName(l.set)), gpu.F32); err != nil {
+				return err
+			}
+			if err := l.optimizer.Save(filepath.Join(partial, optimizerFile(l.set))); err != nil {
+				return err
+			}
+		}
+		return writeJSON(filepath.Join(partial, stateFile), state{t.step, t.cursor, digest.String(), t.Arm, t.Seed})
+	})
+}
+
+// atomically fills a folder and gives it its name when it is complete.
+func atomically(path string, fill func(partial string) error) error {
+	partial := path + partialSuffix
+	if err := os.RemoveAll(partial); err != nil {
+		return fmt.Errorf("clear %s: %w", partial, err)
+	}
+	if err := os.MkdirAll(partial, 0o755); err != nil {
+		return fmt.Errorf("make %s: %w", partial, err)
+	}
+	if err := fill(partial); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(path); err != nil {
+		return fmt.Errorf("replace %s: %w", path, err)
+	}
+	if err := os.Rename(partial, path); err != nil {
+		return fmt.Errorf("complete %s: %w", path, err)
+	}
+	return nil
+}
+
+// latest is the newest complete checkpoint of a run, or "" when there is none. One
+// of another recipe, arm or seed is an error that says how to go on.
+func latest(folder string, want state) (string, state, error) {
+	paths, err := filepath.Glob(filepath.Join(folder, stepPrefix+"*"))
+	if err != nil {
+		return "", state{}, fmt.Errorf("look for checkpoints: %w", err)
+	}
+	paths = slices.DeleteFunc(paths, func(p string) bool { return strings.HasSuffix(p, partialSuffix) })
+	if len(paths) == 0 {
+		return "", state{}, nil
+	}
+	path := slices.Max(paths)
+	var found state
+	if err := readJSON(filepath.Join(path, stateFile), &found); err != nil {
+		return "", found, err
+	}
+	if found.Recipe != want.Recipe || found.Arm != want.Arm || found.Seed != want.Seed {
+		return "", found, &audit.Error{
+			Code: audit.CodeConflict, Message: fmt.Sprintf("%s is a checkpoint of arm %s, seed %d, and of another recipe or run", path, found.Arm, found.Seed),
+			Hint: "give another --out folder, or delete this one",
+		}
+	}
+	return path, found, nil
+}
+
+// restore takes the moments and the place in the run from a checkpoint whose
+// parameters the learners were loaded from.
+func (t *Trainer) restore(path string, s state) error {
+	for _, l := range t.learners {
+		if err := l.optimizer.Restore(filepath.Join(path, optimizerFile(l.set))); err != nil {
+			return fmt.Errorf("restore %s: %w", path, err)
+		}
+	}
+	t.step, t.cursor = s.Step, s.Cursor
+	return nil
+}
+
+func writeJSON(path string, value any) error {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", path, err)
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	_, err = file.Write(append(text, '\n'))
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+func readJSON(path string, into any) error {
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		return &audit.Error{Code: audit.CodeInvalid, Message: "read " + path, Err: err, Hint: "the file is damaged: delete its folder to go on from the one before"}
+	}
+	return nil
+}

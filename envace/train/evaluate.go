@@ -1,0 +1,167 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"understudy/audit"
+	"understudy/envace"
+)
+
+// Evaluated is what an evaluation found. It changes nothing: neither parameters nor
+// the draws of later steps.
+type Evaluated struct {
+	Step int `json:"step"`
+	// Tasks are the held-out tasks, each with its samples.
+	Tasks []EvaluatedTask `json:"tasks"`
+	// Figures are of all tools, by mode: canaries, and the solutions' calls in
+	// forced mode.
+	Figures []audit.Figures `json:"figures"`
+	Tokens  int             `json:"tokens"` // sampled
+}
+
+// EvaluatedTask counts one task's samples.
+type EvaluatedTask struct {
+	Task     string `json:"task"`
+	Samples  int    `json:"samples"`
+	Real     int    `json:"real"`     // solved, acting in the sandbox
+	Imagined int    `json:"imagined"` // graded a success in the rehearsed world
+	Executed int    `json:"executed"` // of the same rollouts: solved when their calls are executed
+}
+
+// Rate is the mean of a count over all samples: Avg@Samples.
+func (e Evaluated) Rate(count func(EvaluatedTask) int) float64 {
+	sum, samples := 0, 0
+	for _, t := range e.Tasks {
+		sum, samples = sum+count(t), samples+t.Samples
+	}
+	if samples == 0 {
+		return 0
+	}
+	return float64(sum) / float64(samples)
+}
+
+// Evaluate rolls the held-out tasks out in the sandbox and in imagination, and
+// audits REHEARSE on canaries and on the solutions' calls.
+func (t *Trainer) Evaluate(ctx context.Context) (Evaluated, error) {
+	e := Evaluated{Step: t.step}
+	tasks := t.Test[:min(len(t.Test), t.Recipe.Evaluation.Tasks)]
+	e.Tasks = make([]EvaluatedTask, len(tasks))
+	tokens := make([]int, len(tasks))
+	group, groupCtx := errgroup.WithContext(ctx)
+	for i, task := range tasks {
+		group.Go(func() error {
+			var err error
+			e.Tasks[i], tokens[i], err = t.evaluateTask(groupCtx, task, i)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return e, fmt.Errorf("evaluate: %w", err)
+	}
+	for _, n := range tokens {
+		e.Tokens += n
+	}
+	var err error
+	e.Figures, err = t.audit(ctx, tasks)
+	return e, err
+}
+
+func (t *Trainer) evaluateTask(ctx context.Context, task audit.Task, number int) (EvaluatedTask, int, error) {
+	e := EvaluatedTask{Task: task.ID, Samples: max(t.Recipe.Evaluation.Samples, 1)}
+	tokens := 0
+	for sample := range e.Samples {
+		rollout := t.rollout
+		seed := t.derive("evaluate", number, sample)
+		rollout.Source, rollout.Greedy = envace.Executing{Environment: t.Environment}, e.Samples == 1
+		acted, err := rollout.Run(ctx, task, seed)
+		if err != nil {
+			return e, tokens, err
+		}
+		e.Real += int(truth(acted.Check != nil && acted.Check.Success()))
+		rollout.Source = t.rehearsing(rollout.Greedy)
+		imagined, err := rollout.Run(ctx, task, seed)
+		if err != nil {
+			return e, tokens, err
+		}
+		grade, err := t.Grader.Grade(ctx, imagined)
+		if err != nil {
+			return e, tokens, err
+		}
+		e.Imagined += int(truth(grade.Success))
+		executed, err := envace.Execute(ctx, t.Environment, imagined)
+		if err != nil {
+			return e, tokens, err
+		}
+		e.Executed += int(truth(executed.Success()))
+		for _, o := range append(acted.Outputs(), imagined.Outputs()...) {
+			tokens += len(o.Tokens)
+		}
+	}
+	return e, tokens, nil
+}
+
+// one opens the environment of the training under any name.
+type one struct{ env audit.Environment }
+
+// Environment implements audit.Opener.
+func (o one) Environment(context.Context, string) (audit.Environment, error) { return o.env, nil }
+
+// audit compares greedy rehearsals with the sandbox.
+func (t *Trainer) audit(ctx context.Context, tasks []audit.Task) ([]audit.Figures, error) {
+	episodes, err := solutions(t.Environment, tasks)
+	if err != nil {
+		return nil, err
+	}
+	canaries, err := audit.CanariesFrom(ctx, t.Environment, episodes, t.Recipe.Data.HeldoutSeed, t.Recipe.Evaluation.Canaries)
+	if err != nil {
+		return nil, fmt.Errorf("make canaries: %w", err)
+	}
+	auditor, err := audit.New(audit.Config{
+		Opener: one{t.Environment}, Rules: func(string) *audit.Rules { return t.Rules },
+		Rehearser: envace.Rehearser{Policy: t.policy, Read: t.Format.ReadRehearsal, Max: t.Recipe.Rollout.ResponseTokens, Greedy: true},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("audit the rehearsals: %w", err)
+	}
+	all := append(episodes, canaries...)
+	pairs := make([][]audit.Pair, len(all))
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(64) // as many as the generator batches
+	for i := range all {
+		group.Go(func() error {
+			var err error
+			pairs[i], err = auditor.Episode(groupCtx, &all[i])
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, fmt.Errorf("audit the rehearsals: %w", err)
+	}
+	tally := audit.NewTally()
+	for _, p := range pairs {
+		tally.Add(p)
+	}
+	return tally.Figures(t.Recipe.Data.HeldoutSeed), auditor.Close()
+}
+
+// solutions are the calls of the tasks' reference solutions, to be rehearsed on the
+// executed history.
+func solutions(env audit.Environment, tasks []audit.Task) ([]audit.Episode, error) {
+	episodes := make([]audit.Episode, len(tasks))
+	for i, task := range tasks {
+		prompt, err := json.Marshal([]map[string]string{{"role": "user", "content": task.Prompt}})
+		if err != nil {
+			return nil, fmt.Errorf("prompt of task %s: %w", task.ID, err)
+		}
+		ep := audit.Episode{ID: task.ID, PromptGroup: task.ID, Environment: env.Info().Name, Start: audit.Start{Task: task.ID}, Mode: audit.Forced}
+		for j, call := range task.Solution {
+			ep.Actions = append(ep.Actions, audit.Action{Step: j, Message: j, Call: call, Prompt: prompt})
+		}
+		episodes[i] = ep
+	}
+	return episodes, nil
+}

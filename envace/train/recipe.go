@@ -1,0 +1,260 @@
+package train
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"understudy/audit"
+	"understudy/envace"
+	"understudy/envace/grpo"
+	"understudy/gpu"
+)
+
+//go:embed recipes/*.yaml
+var recipes embed.FS
+
+// Recipe is everything that a training depends on beside its arm and seed. Values
+// that a file leaves out are zero: nothing is filled in silently.
+type Recipe struct {
+	Name        string      `yaml:"name"`
+	About       string      `yaml:"about"`
+	Format      string      `yaml:"format"`      // tiny, or chat: the model's own chat template
+	Environment string      `yaml:"environment"` // name@version; tasks come from it, and evaluation executes in it
+	Model       Shape       `yaml:"model"`
+	Data        Data        `yaml:"data"`
+	Rollout     Rollout     `yaml:"rollout"`
+	Reward      Reward      `yaml:"reward"`
+	Baseline    Baseline    `yaml:"baseline"`
+	Loss        Loss        `yaml:"loss"`
+	Calibration Calibration `yaml:"calibration"`
+	Optimizer   Optimizer   `yaml:"optimizer"`
+	Steps       int         `yaml:"steps"`
+	// MicroTokens is how many tokens one forward and backward pass holds.
+	MicroTokens int `yaml:"micro_tokens"`
+	// GradientCheckpoints computes activations twice instead of keeping them.
+	GradientCheckpoints bool       `yaml:"gradient_checkpoints"`
+	WarmStart           WarmStart  `yaml:"warm_start"`
+	Checkpoints         Checkpoint `yaml:"checkpoints"`
+	Evaluation          Evaluation `yaml:"evaluation"`
+	// Scale says what the paper ran it on; nothing depends on it.
+	Scale string `yaml:"scale"`
+}
+
+// Shape is a model by its folder, or a random one by its dimensions.
+type Shape struct {
+	Dir     string `yaml:"dir"`
+	Base    string `yaml:"base"` // the published model's name, for people
+	Layers  int    `yaml:"layers"`
+	Width   int    `yaml:"width"`
+	Hidden  int    `yaml:"hidden"`
+	Heads   int    `yaml:"heads"`
+	KVHeads int    `yaml:"kv_heads"`
+	Head    int    `yaml:"head"`
+	Context int    `yaml:"context"`
+}
+
+// Data says which tasks are trained on, and which are held out.
+type Data struct {
+	Source      string `yaml:"source"` // environment: its generated tasks; cm2: a file of the user's
+	Train       int    `yaml:"train"`
+	TrainSeed   uint64 `yaml:"train_seed"`
+	Heldout     int    `yaml:"heldout"`
+	HeldoutSeed uint64 `yaml:"heldout_seed"`
+}
+
+// Rollout is how trajectories are sampled.
+type Rollout struct {
+	Prompts        int                `yaml:"prompts"`  // a step
+	Rollouts       int                `yaml:"rollouts"` // of each prompt
+	Temperature    float64            `yaml:"temperature"`
+	Turns          int                `yaml:"turns"`
+	ParallelCalls  int                `yaml:"parallel_calls"`
+	PromptTokens   int                `yaml:"prompt_tokens"`
+	ResponseTokens int                `yaml:"response_tokens"`
+	Errors         envace.ErrorPolicy `yaml:"errors"`
+	// DynamicSampling draws new prompts for those whose rollouts teach nothing, at
+	// most so many times a step.
+	DynamicSampling int  `yaml:"dynamic_sampling"`
+	MaskOverlong    bool `yaml:"mask_overlong"` // a truncated output carries no loss
+	// ThinkingSeen and FutureExamples bring back two behaviours of the published
+	// code: REHEARSE reads ACT's thinking, and the sample's own later answers.
+	ThinkingSeen   bool `yaml:"thinking_seen"`
+	FutureExamples bool `yaml:"future_examples"`
+}
+
+// Reward is how trajectories are graded.
+type Reward struct {
+	Grader string `yaml:"grader"` // checklist: by the transcript; state: by the sandbox's checks; judge: a model
+	Judge  string `yaml:"judge"`  // the judge's name
+	Raw    bool   `yaml:"raw"`    // EnvScaler's pass rate, with what holds at the start
+}
+
+// Baseline is what a reward is compared with.
+type Baseline struct {
+	Weighting   grpo.Weighting `yaml:"weighting"`
+	DivideByStd bool           `yaml:"divide_by_std"`
+}
+
+// Loss is the objective.
+type Loss struct {
+	ClipLow   float64        `yaml:"clip_low"`
+	ClipHigh  float64        `yaml:"clip_high"`
+	DualClip  float64        `yaml:"dual_clip"`
+	Ratio     grpo.Ratio     `yaml:"ratio"`
+	KL        float64        `yaml:"kl"`
+	Estimator grpo.Estimator `yaml:"kl_estimator"`
+	Entropy   float64        `yaml:"entropy"`
+	Truncate  float64        `yaml:"importance_cap"`
+	Updates   int            `yaml:"updates"` // of the parameters by one batch
+}
+
+// Calibration pays fidelity in the arm envace+calibration.
+type Calibration struct {
+	Lambda       float64 `yaml:"lambda"`
+	FalseSuccess float64 `yaml:"false_success"` // what an audited false success pays
+}
+
+// Optimizer is AdamW.
+type Optimizer struct {
+	LearningRate float64 `yaml:"learning_rate"`
+	MinRate      float64 `yaml:"min_rate"`
+	Warmup       int     `yaml:"warmup"`
+	Cosine       bool    `yaml:"cosine"`
+	Beta1        float64 `yaml:"beta1"`
+	Beta2        float64 `yaml:"beta2"`
+	Decay        float64 `yaml:"decay"`
+	Clip         float64 `yaml:"clip"`
+}
+
+// WarmStart distils the sandbox's answers into a random model before any arm.
+type WarmStart struct {
+	Steps        int     `yaml:"steps"` // at most; 0 = none
+	Batch        int     `yaml:"batch"` // demonstrations a step
+	LearningRate float64 `yaml:"learning_rate"`
+	Until        float64 `yaml:"until"`   // executed success at which it ends
+	Every        int     `yaml:"every"`   // steps between looks
+	Tasks        int     `yaml:"tasks"`   // of a look
+	Explore      float64 `yaml:"explore"` // share of demonstrations with a call at random, for REHEARSE to answer
+}
+
+// Checkpoint says when a run is saved, and which checkpoint counts in the end:
+// written down before the run.
+type Checkpoint struct {
+	Every int    `yaml:"every"`
+	Rule  string `yaml:"rule"` // last
+}
+
+// Evaluation says when and on what a run is evaluated.
+type Evaluation struct {
+	Every    int `yaml:"every"`
+	Tasks    int `yaml:"tasks"`
+	Samples  int `yaml:"samples"` // of each task: Avg@samples
+	Canaries int `yaml:"canaries"`
+}
+
+// Names lists the recipes that came with the program.
+func Names() []string {
+	files, _ := fs.Glob(recipes, "recipes/*.yaml") // a constant pattern
+	for i, file := range files {
+		files[i] = strings.TrimSuffix(path.Base(file), ".yaml")
+	}
+	return files
+}
+
+// ReadRecipe reads a recipe by its name or from a file. Unknown keys and senseless
+// values are an *audit.Error that lists them all.
+func ReadRecipe(name string) (Recipe, error) {
+	text, err := recipes.ReadFile("recipes/" + name + ".yaml")
+	if err != nil {
+		if text, err = os.ReadFile(name); err != nil {
+			return Recipe{}, &audit.Error{
+				Code: audit.CodeNotFound, Message: fmt.Sprintf("there is no recipe %q", name), Err: err,
+				Hint: "give a file, or one of " + strings.Join(Names(), ", "),
+			}
+		}
+	}
+	var r Recipe
+	if err := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict()).Decode(&r); err != nil {
+		return r, &audit.Error{Code: audit.CodeInvalid, Message: "read recipe " + name, Err: err, Hint: "a recipe's keys are those of recipes/tiny.yaml"}
+	}
+	if err := r.Validate(); err != nil {
+		return r, &audit.Error{Code: audit.CodeInvalid, Message: "recipe " + name, Err: err, Hint: "correct the values"}
+	}
+	return r, nil
+}
+
+// Digest identifies the recipe: two runs are compared only when it is the same.
+func (r Recipe) Digest() (audit.Digest, error) {
+	text, err := yaml.Marshal(r)
+	if err != nil {
+		return audit.Digest{}, fmt.Errorf("encode recipe %s: %w", r.Name, err)
+	}
+	return sha256.Sum256(text), nil
+}
+
+// Validate lists every fault.
+func (r Recipe) Validate() error {
+	var faults []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			faults = append(faults, fmt.Errorf(format, args...))
+		}
+	}
+	check(r.Format == "tiny" || r.Format == "chat", "format is tiny or chat, not %q", r.Format)
+	check(r.Model.Dir != "" || r.Model.Base != "" || r.Model.Layers > 0, "model needs a dir, a base or dimensions")
+	check(r.Rollout.Prompts > 0 && r.Rollout.Rollouts > 1, "rollout: %d prompts × %d rollouts: want at least 1 × 2, since a lone rollout has no baseline", r.Rollout.Prompts, r.Rollout.Rollouts)
+	check(r.Rollout.Temperature > 0, "rollout: temperature is above 0")
+	check(r.Rollout.Errors == envace.ErrorContinue || r.Rollout.Errors == envace.ErrorTerminate, "rollout: errors is continue or terminate, not %q", r.Rollout.Errors)
+	check(r.Rollout.Turns > 0 && r.Rollout.ParallelCalls > 0 && r.Rollout.PromptTokens > 0 && r.Rollout.ResponseTokens > 0, "rollout: turns, parallel_calls, prompt_tokens and response_tokens are above 0")
+	check(slices.Contains([]string{"checklist", "state", "judge"}, r.Reward.Grader), "reward: grader is checklist, state or judge, not %q", r.Reward.Grader)
+	check(r.Baseline.Weighting == grpo.ByOutput || r.Baseline.Weighting == grpo.ByTrajectory, "baseline: weighting is output or trajectory, not %q", r.Baseline.Weighting)
+	check(r.Loss.Updates > 0, "loss: updates is at least 1")
+	check(r.Steps > 0, "steps is above 0")
+	check(r.MicroTokens > 0, "micro_tokens is above 0")
+	check(r.Calibration.Lambda >= 0 && r.Calibration.FalseSuccess >= 0, "calibration: lambda and false_success are not negative")
+	check(r.Checkpoints.Rule == "last", "checkpoints: rule is last: which checkpoint counts is decided before the run")
+	check(r.Checkpoints.Every > 0, "checkpoints: every is above 0")
+	faults = append(faults, r.loss().Validate(), r.adamW(r.Optimizer.LearningRate).Validate())
+	return errors.Join(faults...)
+}
+
+// loss is the objective as the arithmetic knows it.
+func (r Recipe) loss() grpo.Loss {
+	l := r.Loss
+	return grpo.Loss{
+		ClipLow: l.ClipLow, ClipHigh: l.ClipHigh, DualClip: l.DualClip, Ratio: l.Ratio,
+		KL: l.KL, Estimator: l.Estimator, Entropy: l.Entropy, Truncate: l.Truncate,
+	}
+}
+
+func (r Recipe) adamW(rate float64) gpu.AdamWConfig {
+	o := r.Optimizer
+	c := gpu.DefaultAdamW(rate)
+	c.MinLR, c.Warmup, c.Beta1, c.Beta2, c.Decay, c.Clip = o.MinRate, o.Warmup, o.Beta1, o.Beta2, o.Decay, o.Clip
+	if o.Cosine {
+		c.Total = r.Steps
+	}
+	return c
+}
+
+func (r Recipe) limits() envace.Limits {
+	return envace.Limits{Turns: r.Rollout.Turns, UserTurns: r.Rollout.Turns, ParallelCalls: r.Rollout.ParallelCalls, Response: r.Rollout.ResponseTokens}
+}
+
+// config is the shape of a random model with a vocabulary of so many words.
+func (s Shape) config(vocabulary int) gpu.Config {
+	return gpu.Config{
+		Type: gpu.Qwen3, Layers: s.Layers, Width: s.Width, Hidden: s.Hidden, Vocab: vocabulary, Context: s.Context,
+		Heads: gpu.Heads{H: s.Heads, G: s.KVHeads, D: s.Head}, Eps: 1e-6, RoPE: gpu.RoPE{Theta: 10000}, Tied: true, BOS: -1,
+	}
+}

@@ -1,0 +1,284 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"understudy/audit"
+	"understudy/envace/tiny"
+	"understudy/gpu"
+	"understudy/gpu/generate"
+)
+
+// Runtime is what a run needs of its machine.
+type Runtime struct {
+	Out string // folder of all arms and seeds of the recipe
+	// Device makes a device; each parameter set has one of its own.
+	Device func() (gpu.Device, error)
+}
+
+// evaluationsFile holds one Evaluated a line, the last at the last step.
+const evaluationsFile = "evaluations.jsonl"
+
+// Folder is where the run of an arm and seed keeps its files.
+func Folder(out string, arm Arm, seed uint64) string {
+	return filepath.Join(out, fmt.Sprintf("%s-s%d", arm, seed))
+}
+
+// Run trains one arm with one seed to its end, from its last checkpoint where there
+// is one, and evaluates on the way. A cancelled context ends it after the step
+// under way; it goes on from the last checkpoint.
+func Run(ctx context.Context, c Config, r Runtime) error {
+	folder := Folder(r.Out, c.Arm, c.Seed)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return fmt.Errorf("make the folder of the run: %w", err)
+	}
+	t, err := Open(ctx, c, r)
+	if err != nil {
+		return err
+	}
+	return errors.Join(t.run(ctx, folder), t.Close())
+}
+
+// Open loads a run at its last checkpoint, or at its warm start.
+func Open(ctx context.Context, c Config, r Runtime) (*Trainer, error) {
+	digest, err := c.Recipe.Digest()
+	if err != nil {
+		return nil, err
+	}
+	start, err := startOf(ctx, c, r)
+	if err != nil {
+		return nil, err
+	}
+	path, at, err := latest(Folder(r.Out, c.Arm, c.Seed), state{Recipe: digest.String(), Arm: c.Arm, Seed: c.Seed})
+	if err != nil {
+		return nil, err
+	}
+	from := func(set audit.PolicyRole) string { return filepath.Join(path, setName(set)) }
+	if path == "" {
+		from = func(audit.PolicyRole) string { return start }
+	}
+	var learners []*learner
+	undo := func(err error) error {
+		for _, l := range learners {
+			err = errors.Join(err, l.close())
+		}
+		return err
+	}
+	for _, set := range c.Arm.sets() {
+		device, err := r.Device()
+		if err != nil {
+			return nil, undo(fmt.Errorf("open a device: %w", err))
+		}
+		l, err := c.load(device, set, from(set), start)
+		if err != nil {
+			return nil, undo(err)
+		}
+		learners = append(learners, l)
+	}
+	t, err := newTrainer(ctx, c, learners)
+	if err != nil {
+		return nil, undo(err)
+	}
+	if path != "" {
+		if err := t.restore(path, at); err != nil {
+			return nil, errors.Join(err, t.Close())
+		}
+	}
+	return t, nil
+}
+
+// startOf is the folder of the model that every arm of the seed starts from.
+func startOf(ctx context.Context, c Config, r Runtime) (string, error) {
+	if c.Recipe.Model.Dir != "" {
+		return c.Recipe.Model.Dir, nil
+	}
+	folder := filepath.Join(r.Out, fmt.Sprintf("warm-s%d", c.Seed))
+	device, err := r.Device()
+	if err != nil {
+		return "", fmt.Errorf("open a device: %w", err)
+	}
+	return filepath.Join(folder, setName(audit.WholePolicy)), Warm(ctx, c, device, folder)
+}
+
+// load makes a learner of the parameters in a folder. The reference policy of the
+// KL term is where the run began, also when it is resumed.
+func (c Config) load(device gpu.Device, set audit.PolicyRole, folder, start string) (*learner, error) {
+	model, err := gpu.Load(device, folder, gpu.LoadConfig{Trainable: true})
+	if err != nil {
+		return nil, err
+	}
+	var reference *gpu.Model
+	if c.Recipe.Loss.KL != 0 {
+		if reference, err = gpu.Load(device, start, gpu.LoadConfig{}); err != nil {
+			return nil, errors.Join(err, model.Close())
+		}
+	}
+	return newLearner(set, model, reference, c.learning())
+}
+
+// learning is how the recipe's parameter sets are generated with and trained.
+func (c Config) learning() learning {
+	most := c.Recipe.Rollout.PromptTokens + c.Recipe.Rollout.ResponseTokens
+	var end []int32
+	if f, ok := c.Format.(tiny.Format); ok {
+		end, most = []int32{f.Vocabulary.End()}, c.Recipe.Model.Context
+	}
+	return learning{
+		generator: generate.Config{Batch: 64, Prefill: 1024, Context: most, End: end},
+		trainer:   gpu.TrainerConfig{Tokens: c.Recipe.MicroTokens, Checkpoint: c.Recipe.GradientCheckpoints},
+		optimizer: c.Recipe.adamW(c.Recipe.Optimizer.LearningRate),
+	}
+}
+
+func (t *Trainer) run(ctx context.Context, folder string) error {
+	evaluations, err := earlier(filepath.Join(folder, evaluationsFile), t.step)
+	if err != nil {
+		return err
+	}
+	steps := t.Recipe.Steps
+	if t.Arm == ArmBase {
+		steps = 0
+	}
+	started, first := time.Now(), t.step
+	for {
+		if n := len(evaluations); t.due(steps) && (n == 0 || evaluations[n-1].Step < t.step) {
+			e, err := t.Evaluate(ctx)
+			if err != nil {
+				return err
+			}
+			evaluations = append(evaluations, e)
+			if err := appendLine(filepath.Join(folder, evaluationsFile), e); err != nil {
+				return err
+			}
+			t.Progress(t.evaluatedLine(e))
+		}
+		if t.step >= steps {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		metrics, err := t.Step(ctx)
+		if err != nil {
+			return err
+		}
+		for _, sink := range t.Sinks {
+			if err := sink.Write(metrics); err != nil {
+				return err
+			}
+		}
+		t.Progress(t.stepLine(metrics, steps, time.Since(started)/time.Duration(t.step-first)))
+		if t.step%t.Recipe.Checkpoints.Every == 0 || t.step == steps {
+			if err := t.save(folder); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// due says whether the step is one at which the run is evaluated.
+func (t *Trainer) due(steps int) bool {
+	return t.step == steps || t.Recipe.Evaluation.Every > 0 && t.step%t.Recipe.Evaluation.Every == 0
+}
+
+func (t *Trainer) stepLine(metrics []audit.Metric, steps int, each time.Duration) string {
+	value := func(name string, role audit.PolicyRole) float64 {
+		for _, m := range metrics {
+			if m.Name == name && m.Role == role {
+				return m.Value
+			}
+		}
+		return 0
+	}
+	line := fmt.Sprintf("%s s%d  step %d/%d  reward %.3f  %.0f tokens/s  %s left", t.Arm, t.Seed, t.step, steps,
+		value(audit.MetricReward, audit.WholePolicy), value("tokens", audit.WholePolicy)/each.Seconds(), (each * time.Duration(steps-t.step)).Round(time.Second))
+	if t.Arm == ArmCalibrated {
+		line += fmt.Sprintf("  φ %.3f  FSR %.2f", value(audit.MetricFidelity, audit.RehearseRole), value(audit.MetricFSR, audit.RehearseRole))
+	}
+	return line
+}
+
+func (t *Trainer) evaluatedLine(e Evaluated) string {
+	return fmt.Sprintf("%s s%d  step %d  solved %.1f %%, imagined %.1f %%, of these executed %.1f %%  FSR on canaries %s", t.Arm, t.Seed, e.Step,
+		100*e.Rate(func(x EvaluatedTask) int { return x.Real }), 100*e.Rate(func(x EvaluatedTask) int { return x.Imagined }),
+		100*e.Rate(func(x EvaluatedTask) int { return x.Executed }), e.canaryFSR())
+}
+
+// canaryFSR is the false-success rate over all canaries, with its count.
+func (e Evaluated) canaryFSR() string {
+	for i := range e.Figures {
+		f := &e.Figures[i]
+		if f.Mode == audit.Canary && f.Tool == "" && f.Split == audit.AllTasks {
+			v := f.Value(string(audit.FigureFSR))
+			return fmt.Sprintf("%.3f of %.0f", v.Value, float64(v.N))
+		}
+	}
+	return "unknown"
+}
+
+// earlier reads the evaluations up to a step; later ones are of a part of the run
+// that is done again.
+func earlier(path string, step int) ([]Evaluated, error) {
+	all, err := ReadEvaluations(path)
+	if err != nil {
+		return nil, err
+	}
+	var kept []Evaluated
+	for _, e := range all {
+		if e.Step <= step {
+			kept = append(kept, e)
+		}
+	}
+	if len(kept) == len(all) {
+		return kept, nil
+	}
+	if err := os.Remove(path); err != nil {
+		return nil, fmt.Errorf("drop later evaluations: %w", err)
+	}
+	for _, e := range kept {
+		if err := appendLine(path, e); err != nil {
+			return nil, err
+		}
+	}
+	return kept, nil
+}
+
+// ReadEvaluations reads a run's evaluations, in order; none is no error.
+func ReadEvaluations(path string) ([]Evaluated, error) {
+	file, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read evaluations: %w", err)
+	}
+	var all []Evaluated
+	decoder := json.NewDecoder(file)
+	for decoder.More() {
+		var e Evaluated
+		if err := decoder.Decode(&e); err != nil {
+			return all, errors.Join(fmt.Errorf("read %s: %w", path, err), file.Close())
+		}
+		all = append(all, e)
+	}
+	return all, file.Close()
+}
+
+func appendLine(path string, value any) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", path, err)
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	_, err = file.Write(append(text, '\n'))
+	return errors.Join(err, file.Close())
+}
