@@ -48,12 +48,12 @@ func (a Arm) Rehearses() bool {
 
 // trains says whether outputs of a role carry loss.
 func (a Arm) trains(role audit.PolicyRole) bool {
-	switch a {
-	case ArmBase:
+	switch {
+	case a == ArmBase:
 		return false
-	case ArmFrozenRole:
+	case a == ArmFrozenRole:
 		return role == audit.ActRole
-	case ArmFrozenActor:
+	case a == ArmFrozenActor:
 		return role == audit.RehearseRole
 	default:
 		return true

@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"understudy/audit"
@@ -84,7 +85,7 @@ func (t *Trainer) rehearsed(r rolled, rollout, first int) (asked []audit.Output,
 func (t *Trainer) ask(r rolled, rollout int, history []audit.Earlier, answer *envace.Answer, rehearsal *envace.Rehearsed) audit.Output {
 	text, step, sample := string(answer.Raw), len(history), 0
 	return audit.Output{
-		Environment: t.Recipe.Environment, Start: audit.Start{Task: r.trajectory.Task.ID}, History: history[:len(history):len(history)],
+		Environment: t.Recipe.Environment, Start: audit.Start{Task: r.trajectory.Task.ID}, History: slices.Clip(history),
 		Call: answer.Call, Rehearsal: &text, Mode: audit.Open, Role: audit.RoleRehearse,
 		Episode: fmt.Sprintf("%s/%d/%d", r.prompt, t.step+1, rollout), PromptGroup: r.trajectory.Task.ID,
 		Step: &step, Sample: &sample, Confidence: rehearsal.Confidence, Truncated: rehearsal.Output.Truncated,

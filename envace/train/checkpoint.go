@@ -38,8 +38,8 @@ func setName(set audit.PolicyRole) string {
 
 func optimizerFile(set audit.PolicyRole) string { return setName(set) + ".optimizer.safetensors" }
 
-// save writes a checkpoint of the run into folder, whole or not at all.
-func (t *Trainer) save(folder string) error {
+// Save writes a checkpoint of the run into folder, whole or not at all.
+func (t *Trainer) Save(folder string) error {
 	digest, err := t.Recipe.Digest()
 	if err != nil {
 		return err

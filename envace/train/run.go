@@ -175,7 +175,7 @@ func (t *Trainer) run(ctx context.Context, folder string) error {
 		}
 		t.Progress(t.stepLine(metrics, steps, time.Since(started)/time.Duration(t.step-first)))
 		if t.step%t.Recipe.Checkpoints.Every == 0 || t.step == steps {
-			if err := t.save(folder); err != nil {
+			if err := t.Save(folder); err != nil {
 				return err
 			}
 		}

@@ -182,12 +182,11 @@ func (t *Trainer) derive(purpose string, a, b int) uint64 {
 
 // collected are the outputs of a step, in one numbering.
 type collected struct {
-	rolled   []rolled
-	first    []int // of each rollout: its first output
-	outputs  []*envace.Output
-	graded   []grpo.Output // beside outputs
-	rows     []row
-	rewarded []int // outputs that answered a call
+	rolled  []rolled
+	first   []int // of each rollout: its first output
+	outputs []*envace.Output
+	graded  []grpo.Output // beside outputs
+	rows    []row         // outputs that answered a call
 }
 
 // collect numbers the outputs of all rollouts.

@@ -1,0 +1,288 @@
+package train_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"understudy/audit"
+	"understudy/envace"
+	"understudy/envace/tiny"
+	"understudy/envace/train"
+	"understudy/gpu"
+	"understudy/gpu/host"
+	"understudy/sandbox"
+	"understudy/sandbox/domains"
+)
+
+// lesson is a training that takes a second: the tiny recipe with a smaller model,
+// fewer tasks and fewer steps.
+func lesson(t *testing.T) train.Config {
+	t.Helper()
+	r, err := train.ReadRecipe("tiny")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Model.Layers, r.Model.Width, r.Model.Hidden, r.Model.Heads, r.Model.KVHeads, r.Model.Head = 1, 32, 64, 2, 1, 16
+	r.Data.Train, r.Data.Heldout = 24, 8
+	r.Rollout.Prompts, r.Rollout.Rollouts, r.Rollout.Turns = 4, 4, 3
+	r.WarmStart.Steps, r.WarmStart.Every, r.WarmStart.Batch, r.WarmStart.Tasks, r.WarmStart.LearningRate = 160, 80, 16, 8, 1e-2
+	r.Steps, r.Checkpoints.Every, r.Evaluation = 4, 2, train.Evaluation{Every: 2, Tasks: 6, Samples: 1, Canaries: 12}
+	registry := sandbox.New(domains.FS())
+	t.Cleanup(func() { _ = registry.Close() })
+	c := train.Config{Recipe: r, Arm: train.ArmEnvACE, Seed: 3, Progress: func(line string) { t.Log(line) }}
+	if c.Environment, err = registry.Environment(t.Context(), r.Environment); err != nil {
+		t.Fatal(err)
+	}
+	if c.Train, err = c.Environment.(audit.Tasker).Tasks(t.Context(), r.Data.TrainSeed, r.Data.Train); err != nil {
+		t.Fatal(err)
+	}
+	if c.Test, err = c.Environment.(audit.Tasker).Tasks(t.Context(), r.Data.HeldoutSeed, r.Data.Heldout); err != nil {
+		t.Fatal(err)
+	}
+	if c.Rules, err = audit.NewRules(audit.RulesSpec{}, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	tools, err := c.Environment.Tools(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	words, err := tiny.Learn(t.Context(), c.Environment, 1, 24)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Format, c.Grader = tiny.Format{Vocabulary: words}, brief{tiny.Checklist{Tools: tools, Rules: c.Rules}}
+	return c
+}
+
+// brief adds to a grade the less the more was said, so that a policy that solves
+// nothing yet has something to learn.
+type brief struct{ tiny.Checklist }
+
+func (b brief) Grade(ctx context.Context, t *envace.Trajectory) (envace.Grade, error) {
+	grade, err := b.Checklist.Grade(ctx, t)
+	said := 0
+	for _, o := range t.Outputs() {
+		said += len(o.Tokens)
+	}
+	grade.Reward = (grade.Reward + 1/float64(1+said)) / 2
+	return grade, err
+}
+
+func machine(out string) train.Runtime {
+	return train.Runtime{Out: out, Device: func() (gpu.Device, error) { return host.New(host.Options{}) }}
+}
+
+// kept collects the metrics of steps.
+type kept struct {
+	steps []map[string]float64
+	fail  int // step before which writing fails; 0 = never
+}
+
+func (k *kept) Write(metrics []audit.Metric) error {
+	if k.fail > 0 && len(k.steps) == k.fail-1 {
+		return errKilled
+	}
+	step := map[string]float64{}
+	for _, m := range metrics {
+		step[m.Name+"/"+string(m.Role)] = m.Value
+	}
+	k.steps = append(k.steps, step)
+	return nil
+}
+
+func (*kept) Close() error { return nil }
+
+var errKilled = errors.New("killed")
+
+// weights is a digest of all that a checkpoint holds.
+func weights(t *testing.T, folder string) [32]byte {
+	t.Helper()
+	h := sha256.New()
+	files := map[string][]byte{}
+	err := filepath.WalkDir(folder, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		files[strings.TrimPrefix(path, folder)] = text
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		h.Write([]byte(name))
+		h.Write(files[name])
+	}
+	return [32]byte(h.Sum(nil))
+}
+
+// The parts share one warm start, which is most of the time.
+func TestTrainer(t *testing.T) {
+	c, out := lesson(t), t.TempDir()
+	t.Run("arms", func(t *testing.T) { testArms(t, c, out) })
+	t.Run("evaluation", func(t *testing.T) { testEvaluationChangesNothing(t, c, out) })
+	t.Run("resume", func(t *testing.T) { testRunResumesBitForBit(t, c, out) })
+}
+
+// A run that is cut short and goes on is the run that was not.
+func testRunResumesBitForBit(t *testing.T, c train.Config, out string) {
+	t.Helper()
+	whole := &kept{}
+	c.Sinks = []train.Sink{whole}
+	if err := train.Run(t.Context(), c, machine(out)); err != nil {
+		t.Fatal(err)
+	}
+	final := filepath.Join(train.Folder(out, c.Arm, c.Seed), "step-000004")
+	want := weights(t, final)
+	for i, step := range whole.steps {
+		if step["ratio_gap/"] != 0 || step["ratio/"] != 1 || step["clip_fraction/"] != 0 {
+			t.Errorf("step %d: ratio %v, gap %v, clipped %v: the generator's log-probabilities are those of training", i+1, step["ratio/"], step["ratio_gap/"], step["clip_fraction/"])
+		}
+		if step["length/act"] == 0 || step["length/rehearse"] == 0 || step["entropy/act"] == 0 {
+			t.Errorf("step %d: %v", i+1, step)
+		}
+	}
+	evaluations, err := train.ReadEvaluations(filepath.Join(train.Folder(out, c.Arm, c.Seed), "evaluations.jsonl"))
+	if err != nil || len(evaluations) != 3 || evaluations[2].Step != 4 || len(evaluations[2].Tasks) != 6 {
+		t.Errorf("evaluations %+v, %v", evaluations, err)
+	}
+
+	// The same again, killed in its third step, after the checkpoint of the second.
+	if err := os.RemoveAll(train.Folder(out, c.Arm, c.Seed)); err != nil {
+		t.Fatal(err)
+	}
+	c.Sinks = []train.Sink{&kept{fail: 3}}
+	if err := train.Run(t.Context(), c, machine(out)); !errors.Is(err, errKilled) {
+		t.Fatalf("the run ended with %v", err)
+	}
+	if err := os.MkdirAll(filepath.Join(train.Folder(out, c.Arm, c.Seed), "step-000003.partial"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	again := &kept{}
+	c.Sinks = []train.Sink{again}
+	if err := train.Run(t.Context(), c, machine(out)); err != nil {
+		t.Fatal(err)
+	}
+	if got := weights(t, final); got != want {
+		t.Error("the resumed run ends with other parameters, moments or draws")
+	}
+	if len(again.steps) != 2 || !maps.Equal(again.steps[1], whole.steps[3]) {
+		t.Errorf("the resumed run's steps: %v\nthe whole run's: %v", again.steps, whole.steps[2:])
+	}
+
+	c.Recipe.Loss.ClipLow = .1
+	if err := train.Run(t.Context(), c, machine(out)); audit.ErrorCode(err) != audit.CodeConflict {
+		t.Errorf("another recipe in the same folder: %v", err)
+	}
+}
+
+func testEvaluationChangesNothing(t *testing.T, c train.Config, out string) {
+	t.Helper()
+	run := func(looks int) [32]byte {
+		trainer, err := train.Open(t.Context(), c, machine(out))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range looks {
+			if _, err := trainer.Evaluate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := trainer.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		folder := t.TempDir()
+		if err := errors.Join(trainer.Save(folder), trainer.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return weights(t, folder)
+	}
+	if run(0) != run(2) {
+		t.Error("a step after two evaluations is another one than without")
+	}
+}
+
+// payer scores every rehearsal: a given one is a false success, the rest earn phi.
+type payer struct {
+	asked  []audit.ScoreBatch
+	masked bool
+}
+
+func (p *payer) Score(_ context.Context, b audit.ScoreBatch) (audit.ScoredBatch, error) {
+	p.asked = append(p.asked, b)
+	scored := audit.ScoredBatch{Scores: make([]audit.Reward, len(b.Outputs))}
+	for i := range scored.Scores {
+		reward := audit.Reward{Status: audit.RewardScored, Phi: new(1.0), Baseline: .5, Weight: 1, Term: .5, Real: audit.Outcome{Class: audit.OK}}
+		if p.masked {
+			reward = audit.Reward{Status: audit.RewardMasked}
+		}
+		scored.Scores[i] = reward
+	}
+	return scored, nil
+}
+
+func (*payer) Scores(context.Context, audit.Digest, time.Duration) (audit.ScoredBatch, error) {
+	return audit.ScoredBatch{}, errors.New("not asked for")
+}
+
+func testArms(t *testing.T, c train.Config, out string) {
+	t.Helper()
+	step := func(arm train.Arm, scorer audit.Scorer) [32]byte {
+		t.Helper()
+		c.Arm, c.Scorer = arm, scorer
+		trainer, err := train.Open(t.Context(), c, machine(out))
+		if err != nil {
+			t.Fatalf("%s: %v", arm, err)
+		}
+		defer func() { _ = trainer.Close() }()
+		if _, err := trainer.Step(t.Context()); err != nil {
+			t.Fatalf("%s: %v", arm, err)
+		}
+		folder := t.TempDir()
+		if err := trainer.Save(folder); err != nil {
+			t.Fatal(err)
+		}
+		if arm == train.ArmPerRole {
+			return weights(t, filepath.Join(folder, "step-000001", "rehearse"))
+		}
+		return weights(t, filepath.Join(folder, "step-000001", "policy"))
+	}
+	paid, unpaid := &payer{}, &payer{masked: true}
+	plain := step(train.ArmEnvACE, nil)
+	digests := map[string][32]byte{
+		"envace": plain, "calibrated": step(train.ArmCalibrated, paid), "per-role": step(train.ArmPerRole, nil),
+		"frozen rehearse": step(train.ArmFrozenRole, nil), "frozen act": step(train.ArmFrozenActor, nil), "sandbox": step(train.ArmSandbox, nil),
+	}
+	for a, x := range digests {
+		for b, y := range digests {
+			same := a == "frozen act" && b == "per-role" // both learn from REHEARSE's outputs alone
+			if a < b && (x == y) != same {
+				t.Errorf("%s and %s end with the same parameters: %v", a, b, x == y)
+			}
+		}
+	}
+	if step(train.ArmCalibrated, unpaid) != plain {
+		t.Error("masked rewards change what is learnt: they are no term, not a term of 0")
+	}
+	for _, o := range paid.asked[0].Outputs {
+		if o.Role != audit.RoleRehearse || o.Mode != audit.Open || o.Rehearsal == nil || *o.Step != len(o.History) {
+			t.Fatalf("asked for %+v", o)
+		}
+	}
+	if _, err := train.ParseArm("grpo"); audit.ErrorCode(err) != audit.CodeInvalid {
+		t.Errorf("an arm that is not there: %v", err)
+	}
+	c.Arm = train.ArmSimulator
+	if _, err := train.Open(t.Context(), c, machine(out)); audit.ErrorCode(err) != audit.CodeInvalid {
+		t.Errorf("a simulator arm without a simulator: %v", err)
+	}
+}
