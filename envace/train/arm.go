@@ -48,16 +48,9 @@ func (a Arm) Rehearses() bool {
 
 // trains says whether outputs of a role carry loss.
 func (a Arm) trains(role audit.PolicyRole) bool {
-	switch {
-	case a == ArmBase:
-		return false
-	case a == ArmFrozenRole:
-		return role == audit.ActRole
-	case a == ArmFrozenActor:
-		return role == audit.RehearseRole
-	default:
-		return true
-	}
+	frozen := map[Arm]audit.PolicyRole{ArmFrozenRole: audit.RehearseRole, ArmFrozenActor: audit.ActRole}
+	return a != ArmBase && frozen[a] != role
+}
 }
 
 // sets are the parameter sets of the arm, by the roles that use them.

@@ -87,7 +87,7 @@ func Events(folder string, now func() time.Time) (Sink, error) {
 	}
 	e := &events{file: file, now: now}
 	// Event{wall_time, file_version}
-	first := append(protoDouble(nil, 1, e.seconds()), protoBytes(nil, 3, []byte("brain.Event:2"))...)
+	first := append(protoDouble(nil, 1, e.seconds()), protoBytes(3, []byte("brain.Event:2"))...)
 	if _, err := file.Write(tfRecord(first)); err != nil {
 		return nil, errors.Join(fmt.Errorf("begin the event file: %w", err), file.Close())
 	}
@@ -110,9 +110,9 @@ func (e *events) Write(metrics []audit.Metric) error {
 			tag = string(m.Role) + "/" + m.Name
 		}
 		// Event{wall_time=1, step=2, summary=5{value=1{tag=1, simple_value=2}}}
-		value := append(protoBytes(nil, 1, []byte(tag)), protoFloat(nil, 2, float32(m.Value))...)
+		value := append(protoBytes(1, []byte(tag)), protoFloat(nil, 2, float32(m.Value))...)
 		event := protoVarint(protoDouble(nil, 1, e.seconds()), 2, uint64(m.Step))
-		event = append(event, protoBytes(nil, 5, protoBytes(nil, 1, value))...)
+		event = append(event, protoBytes(5, protoBytes(1, value))...)
 		text = append(text, tfRecord(event)...)
 	}
 	if _, err := e.file.Write(text); err != nil {
@@ -146,8 +146,8 @@ func protoDouble(b []byte, field int, v float64) []byte {
 	return binary.LittleEndian.AppendUint64(append(b, byte(field<<3|1)), math.Float64bits(v))
 }
 
-func protoBytes(b []byte, field int, v []byte) []byte {
-	return append(binary.AppendUvarint(append(b, byte(field<<3|2)), uint64(len(v))), v...)
+func protoBytes(field int, v []byte) []byte {
+	return append(binary.AppendUvarint([]byte{byte(field<<3 | 2)}, uint64(len(v))), v...)
 }
 
 func protoFloat(b []byte, field int, v float32) []byte {
