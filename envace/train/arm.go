@@ -51,7 +51,6 @@ func (a Arm) trains(role audit.PolicyRole) bool {
 	frozen := map[Arm]audit.PolicyRole{ArmFrozenRole: audit.RehearseRole, ArmFrozenActor: audit.ActRole}
 	return a != ArmBase && frozen[a] != role
 }
-}
 
 // sets are the parameter sets of the arm, by the roles that use them.
 func (a Arm) sets() []audit.PolicyRole {
