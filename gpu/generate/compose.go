@@ -103,12 +103,8 @@ func (s *scheduler) decodeRow(seq *sequence, out *composed) error {
 		s.pages.claimed[id] = gpu.PageSize // a growing node owns the rest of its page
 		seq.table[page] = id
 	}
-	scale := float32(1)
-	if t := seq.Sampling.Temperature; t > 0 {
-		scale = float32(1 / t)
-	}
 	s.step.Wanted = append(s.step.Wanted, int32(len(s.step.Tokens))) //nolint:gosec // rows of a step
-	s.step.Scale = append(s.step.Scale, scale)
+	s.step.Scale = append(s.step.Scale, seq.Sampling.Scale())
 	s.row(seq, seq.next, at)
 	out.decoded = append(out.decoded, seq)
 	return nil

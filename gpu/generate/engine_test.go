@@ -20,6 +20,7 @@ import (
 	"understudy/gpu"
 	"understudy/gpu/generate"
 	"understudy/gpu/grammar"
+	"understudy/gpu/host"
 	"understudy/gpu/reference"
 )
 
@@ -45,7 +46,12 @@ func tokens() [][]byte {
 // tinyModel is random and so rough that its texts differ from prompt to prompt.
 func tinyModel(tb testing.TB) *gpu.Model {
 	tb.Helper()
-	m, err := gpu.NewRandom(reference.New(reference.Single), gpu.Config{
+	return modelOn(tb, reference.New(reference.Single))
+}
+
+func modelOn(tb testing.TB, dev gpu.Device) *gpu.Model {
+	tb.Helper()
+	m, err := gpu.NewRandom(dev, gpu.Config{
 		Type: gpu.Qwen3, Layers: 2, Width: 16, Hidden: 24, Vocab: vocab, Context: 160,
 		Heads: gpu.Heads{H: 4, G: 2, D: 4}, Eps: 1e-6, RoPE: gpu.RoPE{Theta: 10000}, Tied: true, BOS: -1, EOS: []int32{endToken},
 	}, 1)
@@ -60,13 +66,19 @@ func tinyModel(tb testing.TB) *gpu.Model {
 		}
 		m.Device().Upload(t.Buffer, values)
 	}
+	m.Changed()
 	return m
 }
 
 func newEngine(tb testing.TB, c generate.Config) *generate.Engine {
 	tb.Helper()
+	return engineOn(tb, reference.New(reference.Single), c)
+}
+
+func engineOn(tb testing.TB, dev gpu.Device, c generate.Config) *generate.Engine {
+	tb.Helper()
 	c.Tokens = tokens()
-	e, err := generate.New(tinyModel(tb), c)
+	e, err := generate.New(modelOn(tb, dev), c)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -118,6 +130,27 @@ func noLeaks(tb testing.TB, e *generate.Engine) {
 // batch, order, chunking and sharing.
 func TestSameSeedSameText(t *testing.T) {
 	t.Parallel()
+	t.Run("reference", func(t *testing.T) {
+		t.Parallel()
+		sameSeedSameText(t, func() gpu.Device { return reference.New(reference.Single) })
+	})
+	for _, kernels := range host.Kernels() {
+		t.Run("host "+kernels, func(t *testing.T) {
+			t.Parallel()
+			sameSeedSameText(t, func() gpu.Device {
+				d, err := host.New(host.Options{Kernels: kernels, Threads: 2})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(d.Close)
+				return d
+			})
+		})
+	}
+}
+
+func sameSeedSameText(t *testing.T, device func() gpu.Device) {
+	t.Helper()
 	requests := make([]generate.Request, 12)
 	for i := range requests {
 		requests[i] = request(uint64(i%5), 20+7*(i%5), 12) // several share their prompts
@@ -128,10 +161,10 @@ func TestSameSeedSameText(t *testing.T) {
 	}
 	alone := make([]*generate.Result, len(requests))
 	for i, r := range requests {
-		alone[i] = run(t, newEngine(t, generate.Config{Batch: 1}), r)
+		alone[i] = run(t, engineOn(t, device(), generate.Config{Batch: 1}), r)
 	}
 	for _, c := range []generate.Config{{Batch: 12, Prefill: 64}, {Batch: 5, Prefill: 3}, {Batch: 3, Prefill: 1000, Workers: 3}} {
-		e := newEngine(t, c)
+		e := engineOn(t, device(), c)
 		for order := range 2 {
 			got := make([]*generate.Result, len(requests))
 			var group errgroup.Group

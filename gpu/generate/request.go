@@ -44,6 +44,15 @@ type Sampling struct {
 	Seed uint64
 }
 
+// Scale is 1/temperature as the engine rounds it (at 0: 1): what a trainer scores
+// the text's tokens with, to get Token.Tempered again.
+func (s Sampling) Scale() float32 {
+	if s.Temperature == 0 {
+		return 1
+	}
+	return float32(1 / s.Temperature)
+}
+
 // Finish says why a text ended.
 type Finish string
 

@@ -73,10 +73,7 @@ func (s *sampler) one(sp *space, seq *sequence, logits []float32, lse float32) d
 			return drawn{ended: true}
 		}
 	}
-	scale := float32(1)
-	if seq.Sampling.Temperature > 0 {
-		scale = float32(1 / seq.Sampling.Temperature)
-	}
+	scale := seq.Sampling.Scale()
 	id, chance := sp.choose(logits, mask, scale, seq.Sampling, len(seq.tokens))
 	t := Token{ID: id, Tempered: gpu.LogProb(logits[id], scale, lse), Drawn: float32(chance)}
 	one := lse
