@@ -1,7 +1,6 @@
 package generate
 
 import (
-	"container/heap"
 	"fmt"
 	"math"
 	"slices"
@@ -29,7 +28,7 @@ type sampler struct {
 type space struct {
 	mask    grammar.Mask
 	weights []float32
-	order   candidates
+	buckets buckets
 }
 
 func newSampler(c Config) *sampler {
@@ -145,8 +144,8 @@ func (sp *space) choose(logits []float32, mask grammar.Mask, scale float32, s Sa
 		sp.weights[i] = w
 		sum += float64(w)
 	}
-	if truncates(s, len(logits)) {
-		sum = sp.truncate(s, sum)
+	if s.truncates() {
+		sum = sp.truncate(s)
 	}
 	u := uniform(s.Seed, place) * sum
 	id = best
@@ -170,88 +169,6 @@ func argmax(logits []float32, mask grammar.Mask) int32 {
 		}
 	}
 	return int32(best) //nolint:gosec // a token id
-}
-
-func truncates(s Sampling, vocabulary int) bool {
-	return s.TopP > 0 && s.TopP < 1 || s.TopK > 0 && s.TopK < vocabulary || s.MinP > 0
-}
-
-// truncate zeroes the weights outside of TopK, TopP and MinP, and gives the sum
-// of the others. Among equals the lower id stays.
-func (sp *space) truncate(s Sampling, sum float64) float64 {
-	sp.order = sp.order[:0]
-	least := float32(s.MinP) // the greatest weight is 1
-	for i, w := range sp.weights {
-		if w > 0 && w >= least {
-			sp.order = append(sp.order, candidate{id: int32(i), weight: w}) //nolint:gosec // a token id
-		}
-	}
-	topK, enough := len(sp.order), math.Inf(1)
-	if s.TopK > 0 {
-		topK = min(s.TopK, topK)
-	}
-	if s.TopP > 0 && s.TopP < 1 {
-		enough = s.TopP * sp.mass(s.TopK, sum)
-	}
-	clear(sp.weights)
-	if topK == len(sp.order) && math.IsInf(enough, 1) {
-		kept := 0.0
-		for _, c := range sp.order {
-			sp.weights[c.id] = c.weight
-			kept += float64(c.weight)
-		}
-		return kept
-	}
-	heap.Init(&sp.order)
-	kept := 0.0
-	for range topK {
-		c := heap.Pop(&sp.order).(candidate)
-		sp.weights[c.id] = c.weight
-		if kept += float64(c.weight); kept >= enough {
-			break
-		}
-	}
-	return kept
-}
-
-// mass is what TopP is a share of: the sum of the k greatest weights, or of all.
-func (sp *space) mass(k int, sum float64) float64 {
-	if k == 0 || k >= len(sp.order) {
-		return sum
-	}
-	order := slices.Clone(sp.order)
-	heap.Init(&order)
-	kept := 0.0
-	for range k {
-		kept += float64(heap.Pop(&order).(candidate).weight)
-	}
-	return kept
-}
-
-// candidate is a token that truncation may keep.
-type candidate struct {
-	id     int32
-	weight float32
-}
-
-// candidates is a heap, the heaviest on top.
-type candidates []candidate
-
-func (c candidates) Len() int { return len(c) }
-func (c candidates) Less(i, j int) bool {
-	return c[i].weight > c[j].weight || c[i].weight == c[j].weight && c[i].id < c[j].id
-}
-func (c candidates) Swap(i, j int) { c[i], c[j] = c[j], c[i] }
-
-// Push is of heap.Interface.
-func (c *candidates) Push(x any) { *c = append(*c, x.(candidate)) }
-
-// Pop is of heap.Interface.
-func (c *candidates) Pop() any {
-	old := *c
-	last := old[len(old)-1]
-	*c = old[:len(old)-1]
-	return last
 }
 
 // top are the n most likely tokens.
@@ -294,15 +211,17 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// exp is e^x for x <= 0, within 3e-7 relative; 0 below -87. It is a sixth of the
-// cost of math.Exp, which would be a tenth of a decode step on a large vocabulary.
+// exp is e^x for x <= 0, within 4e-7 relative; 0 below -87. math.Exp would be a tenth
+// of a decode step on a large vocabulary.
 func exp(x float32) float32 {
 	if x < -87 {
 		return 0
 	}
-	whole := math.Floor(float64(x) * math.Log2E)
-	f := float32(float64(x) - whole*math.Ln2)
-	// Taylor to the seventh degree on [0, ln 2).
-	p := 1 + f*(1+f*(0.5+f*(1./6+f*(1./24+f*(1./120+f*(1./720+f*(1./5040)))))))
-	return p * math.Float32frombits(uint32(127+int32(whole))<<23)
+	const ln2High, ln2Low = 0.693145751953125, 1.42860682030941723212e-6
+	whole := int32(x*math.Log2E - 0.5) // rounds, as x is not positive
+	n := float32(whole)
+	f := x - n*ln2High - n*ln2Low
+	// Taylor to the sixth degree on [-ln 2/2, ln 2/2].
+	p := 1 + f*(1+f*(0.5+f*(1./6+f*(1./24+f*(1./120+f*(1./720))))))
+	return p * math.Float32frombits(uint32(127+whole)<<23)
 }
