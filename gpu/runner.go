@@ -20,6 +20,8 @@ type Runner struct {
 	tokens, at, slots, sequences, tables, wanted Buffer
 	tableRows                                    []int32 // (B,P) as uploaded
 	scale                                        []float32
+	written                                      []uint64 // (S) the last step that wrote a slot
+	steps                                        uint64
 }
 
 // pagesPerSequence is the pages that the longest sequence takes.
@@ -33,7 +35,7 @@ func (m *Model) NewRunner(c RunnerConfig) (*Runner, error) {
 	if c.Pages < 1 || c.Rows < 1 || c.Wanted < 1 || c.Sequences < 1 || c.Context < 1 || c.Context > m.Context {
 		return nil, fmt.Errorf("new runner: pages, rows, wanted, sequences and context must be positive, and context at most the model's %d", m.Context)
 	}
-	r := &Runner{RunnerConfig: c, forward: forward{Model: m}, rank: m.maxRank()}
+	r := &Runner{RunnerConfig: c, forward: forward{Model: m}, rank: m.maxRank(), written: make([]uint64, c.Pages*PageSize)}
 	r.keys, r.values = make([]Buffer, m.Layers), make([]Buffer, m.Layers)
 	var p plan
 	for l := range m.Layers {
@@ -201,6 +203,7 @@ func (r *Runner) check(s *Step) ([]adapterRows, error) {
 			return nil, fmt.Errorf("scale %v of wanted row %d: it must be positive", s.Scale[i], row)
 		}
 	}
+	r.steps++
 	for i := range rows {
 		if err := r.checkRow(s, i); err != nil {
 			return nil, fmt.Errorf("row %d: %w", i, err)
@@ -226,5 +229,9 @@ func (r *Runner) checkRow(s *Step, i int) error {
 	if slot := table[page]*PageSize + position%PageSize; s.Slots[i] != slot {
 		return fmt.Errorf("slot %d: position %d of sequence %d lies in slot %d", s.Slots[i], position, sequence, slot)
 	}
+	if r.written[s.Slots[i]] == r.steps {
+		return fmt.Errorf("slot %d is written twice", s.Slots[i])
+	}
+	r.written[s.Slots[i]] = r.steps
 	return nil
 }

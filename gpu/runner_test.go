@@ -155,6 +155,7 @@ func TestStepRefuses(t *testing.T) {
 		{func(s *gpu.Step) { s.Tokens[1] = -1 }, "token -1", "negative ids index before the table"},
 		{func(s *gpu.Step) { s.Positions[2] = 48 }, "position 48", "beyond the context"},
 		{func(s *gpu.Step) { s.Slots[0] = 3 }, "slot 3", "the slot of another position"},
+		{func(s *gpu.Step) { s.Positions[1], s.Slots[1] = 0, 0 }, "slot 0 is written twice", "which of two keys stays would be chance"},
 		{func(s *gpu.Step) { s.Tables[0][0] = 12 }, "page 12", "beyond the arena"},
 		{func(s *gpu.Step) { s.Tables[0] = s.Tables[0][:0] }, "beyond the 0 pages", "a page is missing"},
 		{func(s *gpu.Step) { s.Wanted[0] = 5 }, "wanted row 5", "there are 5 rows"},
