@@ -113,6 +113,16 @@ func (l *Ledger) Experiments(ctx context.Context) ([]string, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
+// ExperimentOf finds the experiment that last trained a policy; "" = none did.
+func (l *Ledger) ExperimentOf(ctx context.Context, policy string) (string, error) {
+	var experiment string
+	err := l.pool.QueryRow(ctx, `SELECT coalesce((SELECT experiment::text FROM training WHERE policy = $1 ORDER BY id DESC LIMIT 1), '')`, label(policy)).Scan(&experiment)
+	if err != nil {
+		return "", fmt.Errorf("find the training of %s: %w", policy, err)
+	}
+	return experiment, nil
+}
+
 // Trainings lists the trainings of an experiment by arm and seed.
 func (l *Ledger) Trainings(ctx context.Context, experiment string) ([]audit.Training, error) {
 	rows, err := l.pool.Query(ctx, `

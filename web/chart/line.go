@@ -18,9 +18,11 @@ type Point struct {
 
 // Series is one line. Class is its colour: "c1" to "c6".
 type Series struct {
-	Name   string
-	Class  string
-	Points []Point
+	Name     string
+	Class    string
+	Points   []Point
+	Quiet    bool // no marks: for lines of many points
+	Unlisted bool // not in the legend: another line of that name is
 }
 
 // Line draws values over steps or checkpoints.
@@ -57,6 +59,7 @@ type stroke struct {
 	Name, Class, Path, Band string
 	Marks                   []mark
 	LegendX                 float64
+	Unlisted                bool
 }
 
 type lineDrawing struct {
@@ -80,16 +83,20 @@ func (l Line) shape() (string, any) {
 	d.XTicks, d.YTicks = l.xTicks(x), l.yTicks(y)
 	legend := d.Left
 	for _, s := range l.Series {
-		st := stroke{Name: s.Name, Class: s.Class, LegendX: legend}
+		st := stroke{Name: s.Name, Class: s.Class, LegendX: legend, Unlisted: s.Unlisted}
 		st.Path, st.Band = l.path(s.Points, x, y)
 		for _, p := range s.Points {
-			if math.IsNaN(p.Y) {
+			if math.IsNaN(p.Y) || s.Quiet {
 				continue
 			}
 			st.Marks = append(st.Marks, mark{
 				X: x.at(p.X), Y: y.at(p.Y), Lo: y.at(p.Lo), Hi: y.at(p.Hi), Bound: bounded(p), Href: p.Href,
 				Text: s.Name + " " + l.label(p) + ": " + l.format(p.Y) + l.bounds(p) + ", n=" + strconv.Itoa(p.N),
 			})
+		}
+		if s.Unlisted {
+			d.Strokes = append(d.Strokes, st)
+			continue
 		}
 		legend += 26 + 6.2*float64(len([]rune(s.Name)))
 		d.Strokes = append(d.Strokes, st)
@@ -101,11 +108,24 @@ func (l Line) shape() (string, any) {
 func (l Line) Twin() Table {
 	t := Table{Caption: l.Title, Head: []string{l.XName, "series", "value", "low", "high", "n"}}
 	for _, s := range l.Series {
-		for _, p := range s.Points {
+		for _, p := range s.told() {
 			t.Rows = append(t.Rows, []string{l.label(p), s.Name, l.format(p.Y), l.format(p.Lo), l.format(p.Hi), strconv.Itoa(p.N)})
 		}
 	}
 	return t
+}
+
+// told are the points that a table names: of a quiet series, a dozen.
+func (s Series) told() []Point {
+	const most = 12
+	if !s.Quiet || len(s.Points) <= most {
+		return s.Points
+	}
+	kept := make([]Point, 0, most)
+	for i := range most {
+		kept = append(kept, s.Points[i*(len(s.Points)-1)/(most-1)])
+	}
+	return kept
 }
 
 // scale maps values to pixels.

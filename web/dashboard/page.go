@@ -37,6 +37,17 @@ func (s *site) pages() []page {
 		s.callsPage(),
 		s.callPage(),
 		s.episodePage(),
+		s.comparePage(),
+		s.compareCallPage(),
+		s.calibrationPage(),
+		s.trainingPage(),
+		s.gatesPage(),
+		s.gatePage(),
+		s.environmentsPage(),
+		s.environmentPage(),
+		s.alertsPage(),
+		s.jobsPage(),
+		s.settingsPage(),
 	}
 }
 

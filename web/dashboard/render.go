@@ -34,6 +34,7 @@ type shell struct {
 	Theme   string // light, dark, or "" for the system's
 	Back    string // this page with its filters
 	Version string
+	Global  bool // the page is not about one run: it has no bar
 	Page    any
 }
 
@@ -74,7 +75,7 @@ type barred interface{ summary() *audit.Summary }
 func (s *site) render(c *gin.Context, status int, p page, r *request, view any) {
 	sh := shell{
 		Title: p.title, Path: p.path, Section: p.section(), Request: r, Theme: theme(c.Request),
-		Back: c.Request.URL.RequestURI(), Version: s.Version, Page: view,
+		Back: c.Request.URL.RequestURI(), Version: s.Version, Global: p.global, Page: view,
 	}
 	for _, entry := range s.nav {
 		if entry.nav {

@@ -16,6 +16,7 @@ type Store interface {
 	Calls
 	Episodes
 	Marks
+	Operations
 }
 
 // Runs finds runs.

@@ -43,6 +43,7 @@ func (s *site) functions() template.FuncMap {
 		"text":     func(b []byte) string { return string(b) },
 		"ladder":   ladder,
 		"interval": interval,
+		"preview":  preview,
 	}
 }
 

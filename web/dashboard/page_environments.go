@@ -1,0 +1,100 @@
+package dashboard
+
+import (
+	"context"
+
+	"understudy/audit"
+	"understudy/audit/stat"
+	"understudy/web/chart"
+)
+
+// maxListed bounds the lists of pages that have no pages of their own.
+const maxListed = 200
+
+// environmentList is every environment version that is known of, how policies
+// fared across versions, and what model servers can do.
+type environmentList struct {
+	Worlds    []worldLine
+	Versions  []versionLine
+	Endpoints []audit.Endpoint
+}
+
+type worldLine struct {
+	audit.World
+	Href string
+}
+
+type versionLine struct {
+	audit.VersionAudit
+	Href string // of the run that holds the pairs
+}
+
+func (s *site) environmentsPage() page {
+	return page{
+		path: "/environments", name: "environments", title: "Environments", nav: true, global: true,
+		view: func(ctx context.Context, _ *request) (any, error) {
+			v := &environmentList{}
+			worlds, err := s.Store.Worlds(ctx)
+			if err != nil {
+				return nil, err
+			}
+			for _, w := range worlds {
+				v.Worlds = append(v.Worlds, worldLine{w, filter{Environment: w.Name, Version: w.Version}.URL("/environment")})
+			}
+			audits, err := s.Store.VersionAudits(ctx, maxListed)
+			if err != nil {
+				return nil, err
+			}
+			for _, a := range audits {
+				v.Versions = append(v.Versions, versionLine{a, filter{Run: a.Run}.URL("/")})
+			}
+			v.Endpoints, err = s.Store.Endpoints(ctx, maxListed)
+			return v, err
+		},
+	}
+}
+
+// RunURL is the overview of one of the runs.
+func (v *environmentList) RunURL(run string) string { return filter{Run: run}.URL("/") }
+
+// Noticed draws for how many changed calls of a rollout staleness lasts; nil
+// without any.
+func (l versionLine) Noticed() *chart.Line {
+	if len(l.Detection) == 0 {
+		return nil
+	}
+	series := chart.Series{Name: "still stale", Class: "c2", Points: []chart.Point{{X: 0, Y: 1, Lo: 1, Hi: 1, N: l.Detection[0].AtRisk}}}
+	for _, p := range l.Detection {
+		series.Points = append(series.Points, chart.Point{X: p.Time, Y: p.Survival.Value, Lo: p.Survival.Lo, Hi: p.Survival.Hi, N: p.AtRisk})
+	}
+	return &chart.Line{
+		Title: "Rollouts that have not noticed that the world changed", XName: "changed calls of a rollout", Percent: true, Stairs: true,
+		Desc: "Kaplan–Meier estimate with 95 % bands of the share of rollouts that did not yet follow the new version.", Series: []chart.Series{series},
+	}
+}
+
+// environmentView is what is known about one environment version.
+type environmentView struct {
+	audit.WorldDetail
+	Name, Version string
+}
+
+func (s *site) environmentPage() page {
+	return page{
+		path: "/environment", name: "environment", title: "Environment", under: "/environments", global: true,
+		view: func(ctx context.Context, r *request) (any, error) {
+			v := &environmentView{Name: r.Environment, Version: r.Version}
+			if v.Name == "" {
+				return nil, &audit.Error{Code: audit.CodeInvalid, Message: "no environment is named", Hint: "follow a row of the list of environments"}
+			}
+			var err error
+			v.WorldDetail, err = s.Store.World(ctx, v.Name, v.Version)
+			return v, err
+		},
+	}
+}
+
+// Rate is how often the twins disagreed at a path.
+func (v *environmentView) Rate(n audit.NoisyPath) stat.Estimate {
+	return stat.Jeffreys(float64(n.Disagreed), float64(n.Twins), .95)
+}
