@@ -13,7 +13,7 @@ import (
 // of reading, whatever the size of the run.
 const (
 	sampleEpisodes = 4_000
-	sampleResults  = 20_000
+	sampleResults  = 12_000
 )
 
 // sampledEpisodes are the first episodes of a run by the hash of their prompt

@@ -148,7 +148,7 @@ func (l *Ledger) Trainings(ctx context.Context, experiment string) ([]audit.Trai
 // their smallest and largest value.
 func (l *Ledger) Series(ctx context.Context, experiment, metric string, points int) ([]audit.MetricSeries, error) {
 	rows, err := l.pool.Query(ctx, `
-		WITH width AS (
+		WITH width AS MATERIALIZED ( -- once, not once a row
 			SELECT greatest(1, ceil((max(m.step) + 1)::float8 / $3))::bigint AS steps
 			FROM training t JOIN training_metric m ON m.training = t.id WHERE t.experiment = $1 AND m.name = $2
 		)
