@@ -1,7 +1,5 @@
 package tokenizer
 
-import "container/heap"
-
 // pair is two neighbouring tokens; left in the upper half.
 type pair uint64
 
@@ -71,12 +69,7 @@ func (t *Tokenizer) appendMerged(dst []int32, word string) []int32 {
 	return dst[:n+t.mergeLong(dst[n:])]
 }
 
-func (t *Tokenizer) lookup(left, right int32) merged {
-	if m, ok := t.merges[pairOf(left, right)]; ok {
-		return m
-	}
-	return merged{rank: never}
-}
+func (t *Tokenizer) lookup(left, right int32) merged { return t.merges.get(pairOf(left, right)) }
 
 // mergeShort merges in place and returns how many symbols are left.
 func (t *Tokenizer) mergeShort(symbols []int32) int {
@@ -109,64 +102,79 @@ func (t *Tokenizer) mergeShort(symbols []int32) int {
 	return n
 }
 
-// candidate is a pair in mergeLong's queue; it is stale when id no longer is what the
-// symbols at its place become.
-type candidate struct {
-	merged
-	at int
-}
+// candidate is a pair that may merge: its rank in the upper half, its place in the lower,
+// so that the least is the next. It is stale when the symbols at its place have another.
+type candidate uint64
 
+// candidates is a heap, the least first. (container/heap would box every candidate.)
 type candidates []candidate
 
-func (c candidates) Len() int { return len(c) }
-func (c candidates) Less(i, j int) bool {
-	return c[i].rank < c[j].rank || c[i].rank == c[j].rank && c[i].at < c[j].at
+func (c *candidates) push(rank int32, at int) {
+	h := append(*c, candidate(rank)<<32|candidate(at))
+	*c = h
+	for i := len(h) - 1; i > 0 && h[i] < h[(i-1)/2]; i = (i - 1) / 2 {
+		h[i], h[(i-1)/2] = h[(i-1)/2], h[i]
+	}
 }
-func (c candidates) Swap(i, j int) { c[i], c[j] = c[j], c[i] }
-func (c *candidates) Push(x any)   { *c = append(*c, x.(candidate)) }
-func (c *candidates) Pop() any {
-	last := (*c)[len(*c)-1]
-	*c = (*c)[:len(*c)-1]
-	return last
+
+func (c *candidates) pop() (rank int32, at int) {
+	h := *c
+	top, last := h[0], len(h)-1
+	h[0] = h[last]
+	h = h[:last]
+	*c = h
+	for i := 0; ; {
+		least := i
+		for child := 2*i + 1; child <= 2*i+2 && child < last; child++ {
+			if h[child] < h[least] {
+				least = child
+			}
+		}
+		if least == i {
+			return int32(top >> 32), int(uint32(top))
+		}
+		h[i], h[least] = h[least], h[i]
+		i = least
+	}
 }
 
 // mergeLong is mergeShort with a queue over a linked list: n log n.
 func (t *Tokenizer) mergeLong(symbols []int32) int {
 	n := len(symbols)
-	before, after := make([]int, n), make([]int, n)
+	links := make([]int32, 2*n)
+	before, after := links[:n], links[n:]
 	queue := make(candidates, 0, n)
-	for i := range symbols {
-		before[i], after[i] = i-1, i+1
-		if i+1 < n {
-			if m := t.lookup(symbols[i], symbols[i+1]); m.rank != never {
-				queue = append(queue, candidate{m, i})
-			}
-		}
-	}
-	heap.Init(&queue)
 	offer := func(left, right int) {
 		if left >= 0 && right < n {
 			if m := t.lookup(symbols[left], symbols[right]); m.rank != never {
-				heap.Push(&queue, candidate{m, left})
+				queue.push(m.rank, left)
 			}
 		}
 	}
+	for i := range symbols {
+		before[i], after[i] = int32(i-1), int32(i+1)
+		offer(i, i+1)
+	}
 	for len(queue) > 0 {
-		c := heap.Pop(&queue).(candidate)
-		right := after[c.at]
-		if symbols[c.at] == none || right >= n || t.lookup(symbols[c.at], symbols[right]) != c.merged {
+		rank, at := queue.pop()
+		right := int(after[at])
+		if symbols[at] == none || right >= n {
 			continue
 		}
-		symbols[c.at], symbols[right] = c.id, none
-		after[c.at] = after[right]
-		if after[c.at] < n {
-			before[after[c.at]] = c.at
+		m := t.lookup(symbols[at], symbols[right])
+		if m.rank != rank {
+			continue
 		}
-		offer(before[c.at], c.at)
-		offer(c.at, after[c.at])
+		symbols[at], symbols[right] = m.id, none
+		after[at] = after[right]
+		if int(after[at]) < n {
+			before[after[at]] = int32(at)
+		}
+		offer(int(before[at]), at)
+		offer(at, int(after[at]))
 	}
 	kept := 0
-	for i := 0; i < n; i = after[i] {
+	for i := 0; i < n; i = int(after[i]) {
 		symbols[kept] = symbols[i]
 		kept++
 	}

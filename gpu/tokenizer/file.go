@@ -295,7 +295,7 @@ func (t *Tokenizer) setVocabulary(f *file) error {
 }
 
 func (t *Tokenizer) setMerges(f *file) error {
-	t.merges = make(map[pair]merged, len(f.Model.Merges))
+	t.merges = newPairs(len(f.Model.Merges))
 	for rank, m := range f.Model.Merges {
 		var ids [3]int32
 		for i, content := range []string{m[0], m[1], m[0] + m[1]} {
@@ -305,7 +305,7 @@ func (t *Tokenizer) setMerges(f *file) error {
 			}
 			ids[i] = id
 		}
-		t.merges[pairOf(ids[0], ids[1])] = merged{rank: int32(rank), id: ids[2]}
+		t.merges.set(pairOf(ids[0], ids[1]), merged{rank: int32(rank), id: ids[2]})
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ type Tokenizer struct {
 	pieces  []string         // id → bytes; "" where there is no token
 	ids     map[string]int32 // bytes of the model's tokens → id
 	byteIDs [256]int32       // the token of a single byte, or none
-	merges  map[pair]merged
+	merges  *pairs
 	whole   []atomic.Uint32 // whether a token's bytes give the token itself, see wholeState
 
 	unknown      int32 // unk_token, or none

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,7 +47,7 @@ func (t *Tokenizer) MarshalJSON() ([]byte, error) {
 		Decoder:       byteLevel(true),
 		Model: model{
 			Type: "BPE", FuseUnk: t.fuseUnknown, IgnoreMerges: t.ignoreMerges,
-			Vocab: map[string]int32{}, Merges: make(mergeList, 0, len(t.merges)),
+			Vocab: map[string]int32{}, Merges: mergeList{},
 		},
 	}
 	if f.AddedTokens == nil {
@@ -74,10 +73,7 @@ func (t *Tokenizer) MarshalJSON() ([]byte, error) {
 	if t.unknown != none {
 		f.Model.UnkToken = &t.pieces[t.unknown]
 	}
-	pairs := slices.SortedFunc(maps.Keys(t.merges), func(a, b pair) int {
-		return int(t.merges[a].rank) - int(t.merges[b].rank)
-	})
-	for _, p := range pairs {
+	for _, p := range t.merges.sorted() {
 		f.Model.Merges = append(f.Model.Merges, [2]string{text[p>>32], text[uint32(p)]})
 	}
 	var b bytes.Buffer
