@@ -4,7 +4,9 @@ import (
 	"net/http"
 	"strconv"
 
+	"understudy/gpu/chat"
 	"understudy/gpu/generate"
+	"understudy/gpu/tokenizer"
 )
 
 func (s *server) chat(w http.ResponseWriter, r *http.Request) error {
@@ -70,11 +72,13 @@ func (s *server) chatJob(body *chatRequest) (*job, form, error) {
 	if string(body.ToolChoice) == `"none"` {
 		conversation.Tools = nil
 	}
+	thinking := body.TemplateArgs.EnableThinking
+	conversation.NoThinking = f.forced || thinking != nil && !*thinking
 	prompt, err := s.Template.Render(conversation)
 	if err != nil {
-		return nil, f, badRequest("messages", "render the conversation: %v", err)
+		return nil, f, badRequest("messages", "%v", err)
 	}
-	request, err := s.request(&body.options, prompt)
+	request, err := s.request(&body.options, s.tokens(prompt))
 	if err != nil {
 		return nil, f, err
 	}
@@ -103,12 +107,12 @@ func finishReason(r *generate.Result, calls int) string {
 }
 
 // callList is calls as clients read them; in a stream each carries its index.
-func callList(calls []ToolCall, first int, indexed bool) []any {
+func callList(calls []toolCall, first int, indexed bool) []any {
 	out := make([]any, len(calls))
 	for i, c := range calls {
 		entry := map[string]any{
-			"id": c.ID, "type": "function",
-			"function": map[string]any{"name": c.Name, "arguments": string(c.Arguments)},
+			"id": c.id, "type": "function",
+			"function": map[string]any{"name": c.name, "arguments": string(c.arguments)},
 		}
 		if indexed {
 			entry["index"] = first + i
@@ -143,7 +147,7 @@ func (s *server) streamChat(w http.ResponseWriter, r *http.Request, j *job, f fo
 		readers[i].calls = f.calls
 	}
 	// news sends a chunk of choice i; each choice has one goroutine.
-	news := func(i int, content string, calls []ToolCall, finish string, tokens []generate.Token) error {
+	news := func(i int, content string, calls []toolCall, finish string, tokens []generate.Token) error {
 		delta := map[string]any{}
 		if !began[i] {
 			began[i] = true
@@ -176,4 +180,13 @@ func (s *server) streamChat(w http.ResponseWriter, r *http.Request, j *job, f fo
 		}
 	}
 	return s.finish(out, j, body.StreamOptions.IncludeUsage, err)
+}
+
+// tokens are a prompt's; control tokens in what was said stay plain text.
+func (s *server) tokens(prompt chat.Prompt) []int32 {
+	parts := make([]tokenizer.Part, len(prompt))
+	for i, p := range prompt {
+		parts[i] = tokenizer.Part{Text: p.Text, Plain: p.Plain}
+	}
+	return s.Tokenizer.AppendParts(nil, parts...)
 }

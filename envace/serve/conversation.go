@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"understudy/gpu/chat"
 )
 
 // chatRequest is a body of /v1/chat/completions.
@@ -16,6 +18,9 @@ type chatRequest struct {
 	ResponseFormat *responseFormat   `json:"response_format"`
 	LogProbs       bool              `json:"logprobs"`
 	TopLogProbs    int               `json:"top_logprobs"`
+	TemplateArgs   struct {
+		EnableThinking *bool `json:"enable_thinking"`
+	} `json:"chat_template_kwargs"`
 	// Functions are refused: tools replaced them.
 	Functions []json.RawMessage `json:"functions"`
 }
@@ -29,12 +34,10 @@ type responseFormat struct {
 
 // chatMessage is a message as clients write it.
 type chatMessage struct {
-	Role       string          `json:"role"`
-	Content    json.RawMessage `json:"content"`
-	Name       string          `json:"name"`
-	ToolCallID string          `json:"tool_call_id"`
-	ToolCalls  []struct {
-		ID       string `json:"id"`
+	Role      string          `json:"role"`
+	Content   json.RawMessage `json:"content"`
+	Thinking  string          `json:"reasoning_content"`
+	ToolCalls []struct {
 		Function struct {
 			Name      string          `json:"name"`
 			Arguments json.RawMessage `json:"arguments"` // JSON in a string; some send the object
@@ -43,30 +46,30 @@ type chatMessage struct {
 }
 
 // conversation checks the messages and brings them into one form.
-func (r *chatRequest) conversation() (Conversation, error) {
-	c := Conversation{Tools: r.Tools}
+func (r *chatRequest) conversation() (chat.Conversation, error) {
+	c := chat.Conversation{Tools: r.Tools, Generate: true}
 	if len(r.Messages) == 0 {
 		return c, badRequest("messages", "messages is empty")
 	}
 	for i, m := range r.Messages {
 		role := m.Role
 		if role == "developer" {
-			role = "system"
+			role = chat.System
 		}
-		if !slices.Contains([]string{"system", "user", "assistant", "tool"}, role) {
+		if !slices.Contains([]string{chat.System, chat.User, chat.Assistant, chat.Tool}, role) {
 			return c, badRequest("messages", "messages[%d].role is %q: it must be system, developer, user, assistant or tool", i, m.Role)
 		}
 		content, ok := contentText(m.Content)
 		if !ok {
 			return c, badRequest("messages", "messages[%d].content must be a text, null, or parts of type text", i)
 		}
-		out := Message{Role: role, Content: content, CallID: m.ToolCallID, Name: m.Name}
+		out := chat.Message{Role: role, Content: content, Thinking: m.Thinking}
 		for k, call := range m.ToolCalls {
 			arguments, ok := callArguments(call.Function.Arguments)
 			if call.Function.Name == "" || !ok {
 				return c, badRequest("messages", "messages[%d].tool_calls[%d] needs a function with a name and arguments in JSON", i, k)
 			}
-			out.Calls = append(out.Calls, ToolCall{ID: call.ID, Name: call.Function.Name, Arguments: arguments})
+			out.Calls = append(out.Calls, chat.Call{Name: call.Function.Name, Arguments: arguments})
 		}
 		c.Messages = append(c.Messages, out)
 	}

@@ -17,6 +17,7 @@ type form struct {
 	grammar *grammar.Grammar // nil = nothing
 	calls   *grammar.Calls   // how tool calls are written; nil = there are none
 	relaxed []string         // tools whose arguments are not held to their schema
+	forced  bool             // it begins with the first token: there is no room for thinking
 }
 
 type toolSpec struct {
@@ -52,14 +53,14 @@ func (s *server) form(r *chatRequest) (form, error) {
 		return form{}, nil
 	case "json_object":
 		g, err := s.compiled("object", grammar.Object())
-		return form{grammar: g}, asSchemaFault("response_format", err)
+		return form{grammar: g, forced: true}, asSchemaFault("response_format", err)
 	case "json_schema":
 		schema := r.ResponseFormat.JSONSchema.Schema
 		if len(schema) == 0 {
 			return form{}, badRequest("response_format", "response_format.json_schema.schema is missing")
 		}
 		g, err := s.compiled("schema "+string(schema), grammar.Schema(schema))
-		return form{grammar: g}, asSchemaFault("response_format", err)
+		return form{grammar: g, forced: true}, asSchemaFault("response_format", err)
 	}
 	return form{}, badRequest("response_format", "response_format.type is %q: it must be text, json_object or json_schema", kind)
 }
@@ -92,11 +93,13 @@ func toolChoice(raw json.RawMessage, tools bool) (choice, name string, err error
 
 // toolForm is text with calls, or nothing but calls.
 func (s *server) toolForm(r *chatRequest, choice, name string) (form, error) {
-	calls := s.Template.Calls()
-	if calls.Before == "" {
-		return form{}, badRequest("tools", "the model's chat template has no tool calls")
+	if !s.Template.HasTools() {
+		return form{}, badRequest("tools", "the model's chat template, %s, has no tools", s.Template.Format())
 	}
-	calls.Required = choice == "required"
+	calls := grammar.Calls{ // as the template renders them
+		Before: "<tool_call>\n", After: "\n</tool_call>", Between: "\n", Trigger: "<tool_call>",
+		Required: choice == "required",
+	}
 	calls.Once = name != "" || r.ParallelCalls != nil && !*r.ParallelCalls
 	var f form
 	key := []string{"tools", choice, name, string(marshal(calls.Once))}
@@ -127,7 +130,7 @@ func (s *server) toolForm(r *chatRequest, choice, name string) (form, error) {
 	if len(calls.Tools) == 0 {
 		return form{}, badRequest("tool_choice", "tool_choice names %q, which is none of the tools", name)
 	}
-	f.calls = &calls
+	f.calls, f.forced = &calls, calls.Required
 	if s.vocabulary == nil && !calls.Required {
 		return f, nil // free text, in which calls are found all the same
 	}

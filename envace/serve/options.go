@@ -129,7 +129,7 @@ func (s *server) request(o *options, prompt []int32) (generate.Request, error) {
 		return generate.Request{}, badRequest("max_tokens", "max_tokens is %d: it must be positive", most)
 	}
 	r := generate.Request{
-		Prompt: prompt, Max: min(most, left), Stop: o.Stop, IgnoreEnd: o.IgnoreEOS, StopTokens: s.Template.End(),
+		Prompt: prompt, Max: min(most, left), Stop: o.Stop, IgnoreEnd: o.IgnoreEOS, StopTokens: s.stop,
 		Sampling: generate.Sampling{Temperature: 1, TopP: value(o.TopP), TopK: value(o.TopK), MinP: value(o.MinP)},
 	}
 	if o.IgnoreEOS {

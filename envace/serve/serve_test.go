@@ -24,40 +24,21 @@ import (
 	"understudy/envace/remote"
 	"understudy/envace/serve"
 	"understudy/gpu"
+	"understudy/gpu/chat"
 	"understudy/gpu/generate"
-	"understudy/gpu/grammar"
 	"understudy/gpu/reference"
 	"understudy/gpu/tokenizer"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// chatML is the template of most small models, without tools in the prompt.
-type chatML struct{ t *tokenizer.Tokenizer }
-
-func (c chatML) Render(conversation serve.Conversation) ([]int32, error) {
-	var out []int32
-	for _, m := range conversation.Messages {
-		out = c.t.Append(out, "<|im_start|>"+m.Role+"\n")
-		out = c.t.AppendOrdinary(out, m.Content)
-		for _, call := range m.Calls {
-			out = c.t.AppendOrdinary(out, fmt.Sprintf("<tool_call>\n{\"name\": %q, \"arguments\": %s}\n</tool_call>", call.Name, call.Arguments))
-		}
-		out = c.t.Append(out, "<|im_end|>\n")
+func qwen3(t *testing.T) *chat.Template {
+	t.Helper()
+	template, err := chat.New(chat.Qwen3)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, tool := range conversation.Tools {
-		out = c.t.AppendOrdinary(out, string(tool))
-	}
-	return c.t.Append(out, "<|im_start|>assistant\n"), nil
-}
-
-func (chatML) Calls() grammar.Calls {
-	return grammar.Calls{Before: "<tool_call>\n", After: "\n</tool_call>", Between: "\n", Trigger: "<tool_call>"}
-}
-
-func (c chatML) End() []int32 {
-	id, _ := c.t.ID("<|im_end|>")
-	return []int32{id}
+	return template
 }
 
 type fixture struct {
@@ -101,7 +82,7 @@ func setup(t *testing.T) fixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(engine.Close)
-	handler, err := serve.New(serve.Config{Name: "tiny", Engine: engine, Tokenizer: tok, Template: chatML{tok}, Logger: slog.New(slog.DiscardHandler)})
+	handler, err := serve.New(serve.Config{Name: "tiny", Engine: engine, Tokenizer: tok, Template: qwen3(t), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +126,7 @@ func (f fixture) send(ctx context.Context, t *testing.T, path string, body any) 
 	return res
 }
 
-func chat(options object) object {
+func chatBody(options object) object {
 	body := object{
 		"model": "tiny", "seed": 5, "max_tokens": 24, "ignore_eos": true,
 		"messages": []object{{"role": "system", "content": "be brief"}, {"role": "user", "content": []object{{"type": "text", "text": "hello"}}}},
@@ -184,7 +165,7 @@ func at(value any, path ...any) any {
 func TestChat(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
-	reply := f.ok(t, "/v1/chat/completions", chat(object{"n": 3, "logprobs": true, "top_logprobs": 2, "return_token_ids": true}))
+	reply := f.ok(t, "/v1/chat/completions", chatBody(object{"n": 3, "logprobs": true, "top_logprobs": 2, "return_token_ids": true}))
 	choices, _ := reply["choices"].([]any)
 	if len(choices) != 3 || reply["object"] != "chat.completion" || reply["model"] != "tiny" {
 		t.Fatalf("got %v", reply)
@@ -208,7 +189,7 @@ func TestChat(t *testing.T) {
 	if at(reply, "usage", "completion_tokens") != 72.0 || at(reply, "usage", "prompt_tokens") != float64(len(at(reply, "prompt_token_ids").([]any))) {
 		t.Errorf("usage %v", reply["usage"])
 	}
-	again := f.ok(t, "/v1/chat/completions", chat(object{"temperature": 1}))
+	again := f.ok(t, "/v1/chat/completions", chatBody(object{"temperature": 1}))
 	if at(again, "choices", 0, "message", "content") != at(choices, 0, "message", "content") {
 		t.Error("the same seed gave another text")
 	}
@@ -251,10 +232,10 @@ func TestChatStream(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
 	options := object{"n": 2, "logprobs": true, "stop": []string{"a"}, "max_tokens": 60}
-	whole := f.ok(t, "/v1/chat/completions", chat(options))
+	whole := f.ok(t, "/v1/chat/completions", chatBody(options))
 	options["stream"], options["stream_options"] = true, object{"include_usage": true}
 	texts, finishes, logProbs := [2]string{}, [2]any{}, [2]int{}
-	events := f.events(t, "/v1/chat/completions", chat(options))
+	events := f.events(t, "/v1/chat/completions", chatBody(options))
 	for _, e := range events {
 		choice := at(e, "choices", 0)
 		if choice == nil {
@@ -289,7 +270,7 @@ func TestResponseFormat(t *testing.T) {
 	f := setup(t)
 	schema := object{"type": "object", "properties": object{"yes": object{"type": "boolean"}, "n": object{"type": "integer", "minimum": 3, "maximum": 5}}, "required": []string{"yes", "n"}, "additionalProperties": false}
 	for seed := range 10 {
-		reply := f.ok(t, "/v1/chat/completions", chat(object{"seed": seed, "ignore_eos": false, "response_format": object{"type": "json_schema", "json_schema": object{"name": "x", "schema": schema}}}))
+		reply := f.ok(t, "/v1/chat/completions", chatBody(object{"seed": seed, "ignore_eos": false, "response_format": object{"type": "json_schema", "json_schema": object{"name": "x", "schema": schema}}}))
 		var value struct {
 			Yes *bool
 			N   int
@@ -298,7 +279,7 @@ func TestResponseFormat(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &value); err != nil || value.Yes == nil || value.N < 3 || value.N > 5 || at(reply, "choices", 0, "finish_reason") != "stop" {
 			t.Errorf("%q: %v", text, err)
 		}
-		reply = f.ok(t, "/v1/chat/completions", chat(object{"seed": seed, "response_format": object{"type": "json_object"}}))
+		reply = f.ok(t, "/v1/chat/completions", chatBody(object{"seed": seed, "response_format": object{"type": "json_object"}}))
 		var members map[string]any
 		text, _ = at(reply, "choices", 0, "message", "content").(string)
 		if err := json.Unmarshal([]byte(text), &members); err != nil {
@@ -344,7 +325,7 @@ func TestTools(t *testing.T) {
 		with := func(k string, v any) object {
 			out := object{k: v}
 			maps.Copy(out, base)
-			return chat(out)
+			return chatBody(out)
 		}
 		reply := f.ok(t, "/v1/chat/completions", with("tool_choice", "required"))
 		names := calls(t, at(reply, "choices", 0, "message", "tool_calls"))
@@ -376,7 +357,7 @@ func TestTools(t *testing.T) {
 			t.Errorf("streamed calls %v, want one", got)
 		}
 	}
-	history := chat(object{"tools": tools(), "messages": []object{
+	history := chatBody(object{"tools": tools(), "messages": []object{
 		{"role": "user", "content": "get 5"},
 		{"role": "assistant", "content": nil, "tool_calls": []object{{"id": "c1", "type": "function", "function": object{"name": "get", "arguments": `{"id":5}`}}}},
 		{"role": "tool", "tool_call_id": "c1", "content": "not found"},
@@ -388,11 +369,11 @@ func TestToolsThatCannotBeKept(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
 	odd := tool("odd", object{"type": "object", "properties": object{"n": object{"type": "integer", "multipleOf": 7}}})
-	status, _, header := f.post(t, "/v1/chat/completions", chat(object{"tools": []object{odd}}))
+	status, _, header := f.post(t, "/v1/chat/completions", chatBody(object{"tools": []object{odd}}))
 	if status != http.StatusOK || !strings.Contains(header.Get("Warning"), "multipleOf") {
 		t.Errorf("auto: %d, warning %q; want free arguments and a warning", status, header.Get("Warning"))
 	}
-	status, reply, _ := f.post(t, "/v1/chat/completions", chat(object{"tools": []object{odd}, "tool_choice": "required"}))
+	status, reply, _ := f.post(t, "/v1/chat/completions", chatBody(object{"tools": []object{odd}, "tool_choice": "required"}))
 	if status != http.StatusBadRequest || at(reply, "error", "code") != "unsupported_schema" || !strings.Contains(fmt.Sprint(reply), "multipleOf") {
 		t.Errorf("required: %d %v", status, reply)
 	}
@@ -438,24 +419,24 @@ func TestFaults(t *testing.T) {
 		reason string
 	}{
 		{"/v1/chat/completions", `{"messages":`, 400, "no valid request", "broken JSON"},
-		{"/v1/chat/completions", chat(object{"model": "gpt"}), 404, "tiny", "another model"},
-		{"/v1/chat/completions", chat(object{"messages": []object{}}), 400, "messages is empty", "no message"},
-		{"/v1/chat/completions", chat(object{"messages": []object{{"role": "wizard"}}}), 400, "wizard", "an unknown role"},
-		{"/v1/chat/completions", chat(object{"messages": []object{{"role": "user", "content": []object{{"type": "image_url"}}}}}), 400, "type text", "an image"},
-		{"/v1/chat/completions", chat(object{"messages": []object{{"role": "user", "content": long}}}), 400, "4096 tokens", "a prompt beyond the context"},
-		{"/v1/chat/completions", chat(object{"max_tokens": 0}), 400, "max_tokens", "nothing to write"},
-		{"/v1/chat/completions", chat(object{"n": 1000}), 400, "128", "too many texts"},
-		{"/v1/chat/completions", chat(object{"temperature": -1}), 400, "temperature", "out of range"},
-		{"/v1/chat/completions", chat(object{"top_logprobs": 3}), 400, "needs logprobs", "half a question"},
-		{"/v1/chat/completions", chat(object{"logprobs": true, "top_logprobs": 21}), 400, "between 0 and 20", "too many alternatives"},
-		{"/v1/chat/completions", chat(object{"frequency_penalty": 0.5}), 400, "frequency_penalty", "what would be ignored"},
-		{"/v1/chat/completions", chat(object{"logit_bias": object{"5": 1}}), 400, "logit_bias", "what would be ignored"},
-		{"/v1/chat/completions", chat(object{"response_format": object{"type": "yaml"}}), 400, "yaml", "an unknown form"},
-		{"/v1/chat/completions", chat(object{"response_format": object{"type": "json_schema", "json_schema": object{"schema": object{"not": object{}}}}}), 400, `keyword \"not\"`, "a keyword that cannot be kept"},
-		{"/v1/chat/completions", chat(object{"max_tokens": 3, "response_format": object{"type": "json_schema", "json_schema": object{"schema": object{"const": "a long constant"}}}}), 400, "may need 17", "a form that does not fit"},
-		{"/v1/chat/completions", chat(object{"tool_choice": "required"}), 400, "no tools", "a call of nothing"},
-		{"/v1/chat/completions", chat(object{"tools": tools(), "tool_choice": object{"function": object{"name": "put"}}}), 400, "put", "an unknown tool"},
-		{"/v1/chat/completions", chat(object{"tools": []object{{"type": "function"}}}), 400, "tools[0]", "a tool without a name"},
+		{"/v1/chat/completions", chatBody(object{"model": "gpt"}), 404, "tiny", "another model"},
+		{"/v1/chat/completions", chatBody(object{"messages": []object{}}), 400, "messages is empty", "no message"},
+		{"/v1/chat/completions", chatBody(object{"messages": []object{{"role": "wizard"}}}), 400, "wizard", "an unknown role"},
+		{"/v1/chat/completions", chatBody(object{"messages": []object{{"role": "user", "content": []object{{"type": "image_url"}}}}}), 400, "type text", "an image"},
+		{"/v1/chat/completions", chatBody(object{"messages": []object{{"role": "user", "content": long}}}), 400, "4096 tokens", "a prompt beyond the context"},
+		{"/v1/chat/completions", chatBody(object{"max_tokens": 0}), 400, "max_tokens", "nothing to write"},
+		{"/v1/chat/completions", chatBody(object{"n": 1000}), 400, "128", "too many texts"},
+		{"/v1/chat/completions", chatBody(object{"temperature": -1}), 400, "temperature", "out of range"},
+		{"/v1/chat/completions", chatBody(object{"top_logprobs": 3}), 400, "needs logprobs", "half a question"},
+		{"/v1/chat/completions", chatBody(object{"logprobs": true, "top_logprobs": 21}), 400, "between 0 and 20", "too many alternatives"},
+		{"/v1/chat/completions", chatBody(object{"frequency_penalty": 0.5}), 400, "frequency_penalty", "what would be ignored"},
+		{"/v1/chat/completions", chatBody(object{"logit_bias": object{"5": 1}}), 400, "logit_bias", "what would be ignored"},
+		{"/v1/chat/completions", chatBody(object{"response_format": object{"type": "yaml"}}), 400, "yaml", "an unknown form"},
+		{"/v1/chat/completions", chatBody(object{"response_format": object{"type": "json_schema", "json_schema": object{"schema": object{"not": object{}}}}}), 400, `keyword \"not\"`, "a keyword that cannot be kept"},
+		{"/v1/chat/completions", chatBody(object{"max_tokens": 3, "response_format": object{"type": "json_schema", "json_schema": object{"schema": object{"const": "a long constant"}}}}), 400, "may need 17", "a form that does not fit"},
+		{"/v1/chat/completions", chatBody(object{"tool_choice": "required"}), 400, "no tools", "a call of nothing"},
+		{"/v1/chat/completions", chatBody(object{"tools": tools(), "tool_choice": object{"function": object{"name": "put"}}}), 400, "put", "an unknown tool"},
+		{"/v1/chat/completions", chatBody(object{"tools": []object{{"type": "function"}}}), 400, "tools[0]", "a tool without a name"},
 		{"/v1/completions", object{"prompt": 5}, 400, "prompt must be", "a prompt that is none"},
 		{"/v1/completions", object{"prompt": []int{99999}}, 400, "99999", "a token that is none"},
 		{"/v1/completions", object{"prompt": "x", "echo": true}, 400, "echo", "what would be ignored"},
@@ -482,7 +463,7 @@ func TestDisconnect(t *testing.T) {
 	f := setup(t)
 	for _, stream := range []bool{true, false} {
 		ctx, cancel := context.WithCancel(t.Context())
-		body := chat(object{"max_tokens": 3500, "stream": stream})
+		body := chatBody(object{"max_tokens": 3500, "stream": stream})
 		if stream {
 			res := f.send(ctx, t, "/v1/chat/completions", body)
 			if _, err := io.ReadFull(res.Body, make([]byte, 10)); err != nil {
@@ -558,16 +539,16 @@ func TestRemote(t *testing.T) {
 func TestQueueIsBounded(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
-	handler, err := serve.New(serve.Config{Name: "tiny", Engine: f.engine, Tokenizer: f.tok, Template: chatML{f.tok}, Logger: slog.New(slog.DiscardHandler), Waiting: 2})
+	handler, err := serve.New(serve.Config{Name: "tiny", Engine: f.engine, Tokenizer: f.tok, Template: qwen3(t), Logger: slog.New(slog.DiscardHandler), Waiting: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(handler)
 	defer server.Close()
 	f.url = server.URL
-	status, reply, header := f.post(t, "/v1/chat/completions", chat(object{"n": 3}))
+	status, reply, header := f.post(t, "/v1/chat/completions", chatBody(object{"n": 3}))
 	if status != http.StatusTooManyRequests || header.Get("Retry-After") == "" {
 		t.Errorf("%d %v: want to be told to come back", status, reply)
 	}
-	f.ok(t, "/v1/chat/completions", chat(object{"n": 2}))
+	f.ok(t, "/v1/chat/completions", chatBody(object{"n": 2}))
 }

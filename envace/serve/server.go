@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
@@ -11,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"understudy/gpu/chat"
 	"understudy/gpu/generate"
 	"understudy/gpu/grammar"
 	"understudy/gpu/tokenizer"
@@ -21,7 +21,7 @@ type Config struct {
 	Name      string // of the model, as clients call it
 	Engine    *generate.Engine
 	Tokenizer *tokenizer.Tokenizer
-	Template  Template
+	Template  *chat.Template
 	Logger    *slog.Logger
 	Now       func() time.Time // nil = time.Now
 	// Waiting is the most texts that may run or wait at once; beyond it a client is
@@ -31,44 +31,12 @@ type Config struct {
 
 const defaultWaiting = 1024
 
-// Template turns a conversation into a prompt.
-type Template interface {
-	// Render gives the prompt's tokens, up to where the assistant's answer begins.
-	// Control tokens in what users and tools say must stay plain text.
-	Render(c Conversation) ([]int32, error)
-	// Calls is how the model writes tool calls: Before, After, Between and Trigger.
-	Calls() grammar.Calls
-	// End are tokens that end an answer, beside the model's own.
-	End() []int32
-}
-
-// Conversation is what a template renders.
-type Conversation struct {
-	Messages []Message
-	Tools    []json.RawMessage // as the client sent them
-}
-
-// Message is one turn.
-type Message struct {
-	Role    string // system, user, assistant or tool
-	Content string
-	Calls   []ToolCall // of an assistant
-	CallID  string     // that a tool answers
-	Name    string
-}
-
-// ToolCall is one call of a tool.
-type ToolCall struct {
-	ID        string
-	Name      string
-	Arguments json.RawMessage // JSON
-}
-
 // server answers requests.
 type server struct {
 	Config
 	vocabulary *grammar.Vocabulary // nil: the tokenizer's tokens cannot be held to a grammar
 	unfit      error               // why
+	stop       []int32 // the token that ends an answer, if the tokenizer has it
 	waiting    atomic.Int64
 
 	mu       sync.Mutex
@@ -88,6 +56,9 @@ func New(c Config) (http.Handler, error) {
 	}
 	s := &server{Config: c, grammars: map[string]*grammar.Grammar{}}
 	s.vocabulary, s.unfit = grammar.NewVocabulary(Tokens(c.Tokenizer))
+	if id, ok := c.Tokenizer.ID(c.Template.Stop()); ok {
+		s.stop = []int32{id}
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/chat/completions", s.handle(s.chat))
 	mux.HandleFunc("POST /v1/completions", s.handle(s.completions))

@@ -7,6 +7,12 @@ import (
 	"understudy/gpu/grammar"
 )
 
+// toolCall is a call that was written.
+type toolCall struct {
+	id, name  string
+	arguments json.RawMessage
+}
+
 // callReader finds tool calls in text as it comes. What cannot be a call is
 // content, as it was written.
 type callReader struct {
@@ -17,7 +23,7 @@ type callReader struct {
 }
 
 // write gives the content and the calls that are certain now.
-func (c *callReader) write(text string) (content string, calls []ToolCall) {
+func (c *callReader) write(text string) (content string, calls []toolCall) {
 	if c.calls == nil {
 		return text, nil
 	}
@@ -45,12 +51,7 @@ func (c *callReader) write(text string) (content string, calls []ToolCall) {
 	}
 }
 
-func (c *callReader) trigger() string {
-	if c.calls.Trigger == "" {
-		return strings.TrimSpace(c.calls.Before)
-	}
-	return c.calls.Trigger
-}
+func (c *callReader) trigger() string { return c.calls.Trigger }
 
 func (c *callReader) after() string { return strings.TrimSpace(c.calls.After) }
 
@@ -95,14 +96,14 @@ func (c *callReader) close() string {
 }
 
 // readCall reads {"name": …, "arguments": …}.
-func readCall(body string) (ToolCall, bool) {
+func readCall(body string) (toolCall, bool) {
 	var call struct {
 		Name      string          `json:"name"`
 		Arguments json.RawMessage `json:"arguments"`
 	}
 	if json.Unmarshal([]byte(body), &call) != nil || call.Name == "" {
-		return ToolCall{}, false
+		return toolCall{}, false
 	}
 	arguments, ok := callArguments(call.Arguments)
-	return ToolCall{ID: newID("call_"), Name: call.Name, Arguments: arguments}, ok
+	return toolCall{id: newID("call_"), name: call.Name, arguments: arguments}, ok
 }
