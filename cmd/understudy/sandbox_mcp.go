@@ -48,7 +48,9 @@ func sandboxServeMCP(ctx context.Context, inv *invocation, envs *environments, a
 	case <-ctx.Done():
 	}
 	err = errors.Join(offer.Close(), server.Close()) // sessions first: their streams keep connections open
-	<-failed
+	if serving := <-failed; !errors.Is(serving, http.ErrServerClosed) {
+		err = errors.Join(err, serving)
+	}
 	return err
 }
 

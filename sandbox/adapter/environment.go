@@ -91,10 +91,11 @@ type Config struct {
 	Declared      []audit.Tool          // tools that the server has and does not list
 	Probes        []Probe
 	Tasks         []Task
-	Timeout       time.Duration // of one call; 30 s
-	OpenTimeout   time.Duration // of the start of an episode; 30 s
-	Source        []byte        // of the declaration, for the digest
-	Jail          string        // what the environment's code is kept from, in words for people
+	Timeout       time.Duration            // of one call; 30 s
+	OpenTimeout   time.Duration            // of the start of an episode; 30 s
+	Source        []byte                   // of the declaration, for the digest
+	Hide          func(text string) string // takes secrets out of messages; nil = there are none
+	Jail          string                   // what the environment's code is kept from, in words for people
 }
 
 // ToolConfig corrects what a server says of a tool.
@@ -110,6 +111,9 @@ func (c Config) withDefaults() Config {
 	c.Version = cmp.Or(c.Version, "1")
 	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
 	c.OpenTimeout = cmp.Or(c.OpenTimeout, 30*time.Second)
+	if c.Hide == nil {
+		c.Hide = func(text string) string { return text }
+	}
 	return c
 }
 
@@ -245,6 +249,9 @@ func (e *Environment) unavailable(doing string, err error) error {
 	if _, typed := errors.AsType[*audit.Error](err); typed {
 		return err
 	}
+	if hidden := e.config.Hide(err.Error()); hidden != err.Error() {
+		err = errors.New(hidden)
+	}
 	return &audit.Error{
 		Code: audit.CodeInfrastructure, Message: doing + " environment " + e.config.Name,
 		Hint: "see that its server runs and that the declaration names it rightly", Err: err,
@@ -268,7 +275,7 @@ func (e *Environment) Notes() []string {
 	if n, ok := e.server.(Noter); ok {
 		return append(n.Notes(), e.notes...)
 	}
-	return e.notes
+	return slices.Clone(e.notes)
 }
 
 // compare notes arguments whose type the server gives otherwise than the

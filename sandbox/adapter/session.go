@@ -114,6 +114,9 @@ func (s *session) call(ctx context.Context, call audit.Call) (audit.Observation,
 		}
 		o = Fault(audit.StatusUnknown, "no answer, it may have happened: "+describe(err, timed, s.environment.config.Timeout))
 	}
+	if o.Error != nil {
+		o.Error.Message = s.environment.config.Hide(o.Error.Message)
+	}
 	o.Cost.Wall = time.Since(began)
 	return o, nil
 }

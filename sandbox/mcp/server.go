@@ -72,7 +72,6 @@ type server struct {
 
 	mu    sync.Mutex
 	notes map[string]int // what was found on the way, and how often
-	hub   *connection    // of a server with the extension over HTTP: its episodes share it
 }
 
 func (s *server) hint() string {
@@ -176,7 +175,7 @@ func (s *server) Begin(ctx context.Context, start adapter.Begin) (adapter.Episod
 	}
 	a, err := ask(ctx, c, methodOpen, &openParams{Task: start.Task, State: start.State, Seed: start.Seed, Clock: start.Clock, Shared: start.Shared})
 	if err != nil {
-		return nil, errors.Join(err, e.Close())
+		return nil, errors.Join(err, e.Close()) //nolint:contextcheck // a good-bye outlives the caller's context
 	}
 	e.handle = a.Session
 	return e, nil

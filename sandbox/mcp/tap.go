@@ -156,7 +156,7 @@ func wantsTap(req *http.Request) (bool, error) {
 }
 
 // errTransfer ends the reading of a body that goes on and on.
-var errTransfer = errors.New("the answer is over 16 MiB") //nolint:gochecknoglobals // a sentinel
+var errTransfer = errors.New("the answer is over 16 MiB")
 
 type tapBody struct {
 	io.ReadCloser

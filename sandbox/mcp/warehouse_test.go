@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -94,7 +95,7 @@ func (p *parts) take(arguments map[string]any) *sdk.CallToolResult {
 	if err != nil || left < n {
 		return refused(`{"error":{"code":"OUT_OF_STOCK","message":"only %s left"}}`, have)
 	}
-	p.pieces[part] = json.Number(fmt.Sprint(left - n))
+	p.pieces[part] = json.Number(strconv.FormatInt(left-n, 10))
 	p.taken++
 	if p.leak != "" {
 		before, _ := os.ReadFile(p.leak)
@@ -124,7 +125,7 @@ func (p *parts) mischief() map[string]func() *sdk.CallToolResult {
 			return said(`{"done":true}`)
 		},
 		"orphan": func() *sdk.CallToolResult {
-			cmd := exec.Command("sleep", "300")
+			cmd := exec.CommandContext(context.Background(), "sleep", "300")
 			if err := cmd.Start(); err != nil {
 				return refused("%v", err)
 			}

@@ -64,19 +64,22 @@ func (x *expander) err() error {
 	return fmt.Errorf("environment variable %s is not set", strings.Join(slices.Compact(slices.Sorted(slices.Values(x.missing))), ", "))
 }
 
-// redact puts the places back where an error holds what stood for them.
-func (x *expander) redact(err error) error {
+// hide puts the places back where a text holds what stood for them.
+func (x *expander) hide(text string) string {
 	pairs := make([]string, 0, 2*len(x.values))
 	for _, value := range slices.SortedFunc(maps.Keys(x.values), func(a, b string) int { return len(b) - len(a) }) {
 		if value != "" {
 			pairs = append(pairs, value, x.values[value])
 		}
 	}
-	hide := strings.NewReplacer(pairs...)
-	if hide.Replace(err.Error()+audit.ErrorHint(err)) == err.Error()+audit.ErrorHint(err) {
+	return strings.NewReplacer(pairs...).Replace(text)
+}
+
+// redact is hide for an error and its hint.
+func (x *expander) redact(err error) error {
+	message, hint := x.hide(err.Error()), x.hide(audit.ErrorHint(err))
+	if message == err.Error() && hint == audit.ErrorHint(err) {
 		return err
 	}
-	return &audit.Error{
-		Code: audit.ErrorCode(err), Message: hide.Replace(err.Error()), Hint: hide.Replace(audit.ErrorHint(err)),
-	}
+	return &audit.Error{Code: audit.ErrorCode(err), Message: message, Hint: hint}
 }

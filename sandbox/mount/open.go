@@ -40,18 +40,19 @@ func (f *File) Open(ctx context.Context, name string, lookup Lookup) (audit.Envi
 			Hint: "set the variable in the environment of this program", Err: x.err(),
 		}
 	}
-	env, err := f.mount(ctx, name, e)
+	env, err := f.mount(ctx, name, e, x.hide)
 	if err != nil {
 		return nil, x.redact(err)
 	}
 	return env, nil
 }
 
-func (f *File) mount(ctx context.Context, name string, e entry) (audit.Environment, error) {
+func (f *File) mount(ctx context.Context, name string, e entry, hide func(string) string) (audit.Environment, error) {
 	if e.Adapter == "python-class" {
 		return f.class(ctx, name, e)
 	}
 	config := e.config(name)
+	config.Hide = hide
 	elsewhere := "none of ours: the server runs elsewhere; what it may do is its operator's to limit"
 	switch e.Adapter {
 	case "mcp-stdio":

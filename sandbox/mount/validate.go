@@ -70,10 +70,11 @@ func leaves(e *jsonschema.ValidationError) []*jsonschema.ValidationError {
 
 // explain says what is wrong in the words of the file.
 func explain(t *tree, e *jsonschema.ValidationError, schema any) error {
-	at := ""
+	var place strings.Builder
 	for _, step := range e.InstanceLocation {
-		at += "/" + escape(step)
+		place.WriteString("/" + escape(step))
 	}
+	at := place.String()
 	where := strings.Join(e.InstanceLocation, ".")
 	if where == "" {
 		where = "the file"

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -26,7 +27,7 @@ type episode struct {
 
 var _ adapter.Episode = (*episode)(nil)
 
-func (s *server) answer(text []byte) diff.Value {
+func value(text []byte) diff.Value {
 	value, err := diff.Decode(text, diff.Limits{})
 	if err != nil {
 		return diff.Value{}
@@ -41,25 +42,30 @@ func (e *episode) Call(ctx context.Context, tool string, arguments json.RawMessa
 	if err != nil {
 		return adapter.Reply{}, err
 	}
-	resp, text, err := e.send(ctx, op.method, path, header, body)
+	a, err := e.send(ctx, op.method, path, header, body)
 	if err != nil {
 		return adapter.Reply{}, err
 	}
-	return e.server.outcome(tool, resp, text)
+	return e.server.outcome(tool, a)
+}
+
+// answer is what a backend answered.
+type answer struct {
+	code   int
+	status string // for people
+	text   []byte
 }
 
 // send makes one request and reads its answer.
-func (e *episode) send(ctx context.Context, method, path string, header http.Header, body []byte) (*http.Response, []byte, error) {
+func (e *episode) send(ctx context.Context, method, path string, header http.Header, body []byte) (answer, error) {
 	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(e.server.base.String(), "/")+path, bytes.NewReader(body))
 	if err != nil {
-		return nil, nil, err
+		return answer{}, err
 	}
 	for name, value := range e.server.spec.Headers {
 		req.Header.Set(name, value)
 	}
-	for name, values := range header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, header)
 	if len(body) > 0 && req.Header.Get("Content-Type") == "" {
 		req.Header.Set("Content-Type", mediaJSON)
 	}
@@ -72,17 +78,17 @@ func (e *episode) send(ctx context.Context, method, path string, header http.Hea
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return nil, nil, err
+		return answer{}, err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, adapter.MaxTransfer+1))
 	switch {
 	case err != nil:
-		return nil, nil, fmt.Errorf("read the answer: %w", err)
+		return answer{}, fmt.Errorf("read the answer: %w", err)
 	case len(text) > adapter.MaxTransfer:
-		return nil, nil, fmt.Errorf("the answer is over %d MiB", adapter.MaxTransfer>>20)
+		return answer{}, fmt.Errorf("the answer is over %d MiB", adapter.MaxTransfer>>20)
 	}
-	return resp, text, nil
+	return answer{resp.StatusCode, resp.Status, text}, nil
 }
 
 // request places the arguments: in the path, the query, headers, cookies and the body.
@@ -171,7 +177,7 @@ func (e *episode) Close() error {
 	if e.server.spec.EndPath != "" {
 		ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 		defer cancel()
-		_, _, _ = e.send(ctx, http.MethodPost, e.server.spec.EndPath, nil, []byte(`{}`)) // the backend forgets it in time
+		_, _ = e.send(ctx, http.MethodPost, e.server.spec.EndPath, nil, []byte(`{}`)) // the backend forgets it in time
 	}
 	e.transport.CloseIdleConnections()
 	return nil

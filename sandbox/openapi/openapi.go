@@ -147,7 +147,7 @@ func (s *server) Begin(ctx context.Context, start adapter.Begin) (adapter.Episod
 		return e, nil
 	}
 	if err := e.seed(ctx, start); err != nil {
-		return nil, errors.Join(err, e.Close())
+		return nil, errors.Join(err, e.Close()) //nolint:contextcheck // a good-bye outlives the caller's context
 	}
 	return e, nil
 }
@@ -166,17 +166,17 @@ func (e *episode) seed(ctx context.Context, start adapter.Begin) error {
 	if len(body) == 0 {
 		body = json.RawMessage(`{}`)
 	}
-	resp, text, err := e.send(ctx, http.MethodPost, e.server.spec.SeedPath, nil, body)
+	a, err := e.send(ctx, http.MethodPost, e.server.spec.SeedPath, nil, body)
 	if err != nil {
 		return err
 	}
-	if resp.StatusCode/100 != 2 {
-		return fmt.Errorf("POST %s: %s %s", e.server.spec.SeedPath, resp.Status, text[:min(len(text), 200)])
+	if a.code/100 != 2 {
+		return fmt.Errorf("POST %s: %s %s", e.server.spec.SeedPath, a.status, a.text[:min(len(a.text), 200)])
 	}
 	if e.server.spec.SeedSession == "" {
 		return nil
 	}
-	at, found := e.server.answer(text).Lookup(e.server.spec.SeedSession)
+	at, found := value(a.text).Lookup(e.server.spec.SeedSession)
 	if !found {
 		return fmt.Errorf("the answer of POST %s has nothing at %s", e.server.spec.SeedPath, e.server.spec.SeedSession)
 	}

@@ -121,7 +121,7 @@ func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(404, `{"detail":"no such ticket"}`)
 	case r.Method == http.MethodDelete:
 		delete(tickets, id)
-		w.WriteHeader(204)
+		w.WriteHeader(http.StatusNoContent)
 	default:
 		answer(200, "%s", tickets[id])
 	}

@@ -27,8 +27,8 @@ type Outcome struct {
 //	500 501 5xx    fault; a write may have happened half
 //	502 504        no answer: unknown
 //	3xx            fault
-func (s *server) outcome(tool string, resp *http.Response, text []byte) (adapter.Reply, error) {
-	status := resp.StatusCode
+func (s *server) outcome(tool string, a answer) (adapter.Reply, error) {
+	status, text := a.code, a.text
 	if declared, ok := s.spec.Outcomes[strconv.Itoa(status)]; ok {
 		return s.declared(tool, declared, status, text)
 	}
@@ -36,13 +36,13 @@ func (s *server) outcome(tool string, resp *http.Response, text []byte) (adapter
 	case status/100 == 2:
 		return s.reader.Plain(tool, text), nil
 	case status == http.StatusBadGateway || status == http.StatusGatewayTimeout:
-		return adapter.Reply{}, fmt.Errorf("%s: the backend gave no answer", resp.Status)
+		return adapter.Reply{}, fmt.Errorf("%s: the backend gave no answer", a.status)
 	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
-		reply := adapter.Failed(text, audit.Transient, resp.Status+": the backend is busy", nil)
+		reply := adapter.Failed(text, audit.Transient, a.status+": the backend is busy", nil)
 		reply.Unmoved = true
 		return reply, nil
 	case status/100 == 5 || status/100 == 3:
-		return adapter.Failed(text, audit.Internal, resp.Status, nil), nil
+		return adapter.Failed(text, audit.Internal, a.status, nil), nil
 	}
 	shown, family, message := s.refusal(tool, status, text)
 	return adapter.Failed(shown, family, message, nil), nil

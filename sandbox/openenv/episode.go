@@ -179,8 +179,8 @@ func (e *episode) Call(ctx context.Context, tool string, arguments json.RawMessa
 		Result json.RawMessage `json:"result"`
 		Error  json.RawMessage `json:"error"`
 	}
-	if err := json.Unmarshal(o.Observation, &seen); err != nil {
-		return adapter.Failed(nil, audit.Unparseable, "the observation is no object: "+err.Error(), nil), nil
+	if json.Unmarshal(o.Observation, &seen) != nil {
+		return adapter.Failed(nil, audit.Unparseable, "the observation is no object", nil), nil
 	}
 	if len(seen.Error) > 0 && string(seen.Error) != "null" {
 		return e.toolError(tool, seen.Error)

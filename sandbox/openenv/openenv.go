@@ -77,7 +77,7 @@ func (s *server) Tools(ctx context.Context) ([]audit.Tool, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = e.Close() }()
+	defer func() { _ = e.Close() }() //nolint:contextcheck // a good-bye outlives the caller's context
 	tools, err := e.Tools(ctx)
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (s *server) begin(ctx context.Context, start adapter.Begin) (*episode, erro
 			if err = e.reset(ctx, start); err == nil {
 				return e, nil
 			}
-			_ = e.Close()
+			_ = e.Close() //nolint:contextcheck // a good-bye outlives the caller's context
 		}
 		if full, ok := errors.AsType[*serverError](err); !ok || full.Code != "CAPACITY_REACHED" {
 			return nil, err
