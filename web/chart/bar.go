@@ -89,6 +89,9 @@ func (s Spark) shape() (string, any) {
 			low, high = min(low, v), max(high, v)
 		}
 	}
+	if room := (.1 - (high - low)) / 2; room > 0 { // a tenth of a point is no mountain
+		low, high = low-room, high+room
+	}
 	y := scale{low, high, sparkHeight - 3, 3}
 	x := scale{0, float64(max(len(s.Values)-1, 1)), 3, sparkWidth - 4}
 	last := math.NaN()

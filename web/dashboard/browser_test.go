@@ -255,3 +255,8 @@ func (b *browser) sound(name string) {
 		b.t.Errorf("%s:\n%s", name, faults)
 	}
 }
+
+// mark leaves a trace that a new load of the page would wipe out.
+func (b *browser) mark() chromedp.Action[chromedp.Void] {
+	return chromedp.Evaluate[chromedp.Void](`window.stayed = true`)
+}

@@ -1,0 +1,146 @@
+package dashboard_test
+
+import (
+	"strings"
+	"testing"
+
+	"understudy/audit"
+	"understudy/audit/diff"
+)
+
+// hostile is a text that tries to be markup, a terminal, another direction of
+// writing and large, all at once.
+func hostile(size int) string {
+	evil := "</code></pre><script>window.owned=1</script><img src=x onerror=\"window.owned=1\">" +
+		"\x1b[31m\x1b]0;owned\x07 \u202egnirts\u202c \u2066x\u2069 \x00 {{.Request}} &lt; ' \" ` "
+	return evil + strings.Repeat("<b onmouseover=owned()>long</b> ", size/32)
+}
+
+// hostilePair is a call whose every text came from an enemy.
+func hostilePair(t *testing.T, key byte, raw string) audit.Pair {
+	t.Helper()
+	evil := hostile(0)
+	rules, err := audit.NewRules(audit.RulesSpec{}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &audit.Case{
+		Environment: evil, Mode: audit.Open, Tool: audit.Tool{Name: evil, Effect: audit.Write}, Call: audit.Call{Tool: evil, Arguments: []byte(raw)},
+		Rehearsal:   &audit.Rehearsal{Raw: []byte(raw)},
+		Observation: &audit.Observation{Status: audit.StatusOK, Raw: []byte(`{"a/b~c":"` + strings.Repeat("x", 3000) + `"}`), Evidence: audit.EvidenceExact, Delta: diff.Patch{{Op: diff.OpAdd, Path: "/" + strings.Repeat("<i>", 9), Value: []byte(`"<script>1</script>"`)}}},
+	}
+	return audit.Pair{
+		Key: audit.Digest{key}, Episode: evil, PromptGroup: evil, Policy: evil, Environment: evil, Version: evil, EnvDigest: audit.Digest{1},
+		Mode: audit.Open, Effect: audit.Write, Action: audit.Action{Call: c.Call, Rehearsal: c.Rehearsal, Prompt: []byte(`"` + "<script>owned()</script>" + `"`)},
+		Observation: c.Observation, Verdict: rules.Judge(c),
+	}
+}
+
+// TestHostileText shows what an enemy rehearsed, on every page that shows it.
+func TestHostileText(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	run := "<script>window.owned=1</script>"
+	if _, err := l.CreateRun(t.Context(), audit.NewRun{Name: run, Policy: hostile(0)}); err != nil {
+		t.Fatal(err)
+	}
+	for i, raw := range []string{hostile(1 << 20), `{"a/b~c": "` + "<script>window.owned=1</script>\u202e" + `"}`, "\xff\xfe" + hostile(0)} {
+		if _, err := l.Commit(t.Context(), run, []audit.Pair{hostilePair(t, byte(i+1), raw)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Summarize(t.Context(), run); err != nil {
+		t.Fatal(err)
+	}
+	w := serve(t, l)
+	b := newBrowser(t, w.url)
+	paths := []string{"/", "/tools", "/calls"}
+	for _, key := range []string{"01", "02", "03"} {
+		paths = append(paths, "/call?key="+key+strings.Repeat("0", 62))
+	}
+	b.open("/tools")
+	paths = append(paths, b.text(`document.querySelector("main tbody a").getAttribute("href")`))
+	b.open("/calls")
+	paths = append(paths, b.text(`document.querySelector("a[href^='/episode']").getAttribute("href")`))
+	for _, path := range paths {
+		b.open(path)
+		b.sound(path)
+		if b.holds(`window.owned || document.querySelector("main script, main img, main i:not(:empty) b, [onerror], [onmouseover]")`) {
+			t.Errorf("%s: the enemy's markup is markup", path)
+		}
+		if b.holds(`/[\u202a-\u202e\u2066-\u2069\u001b\u0000]/.test(document.body.innerText)`) {
+			t.Errorf("%s: the page holds characters that are not what they seem", path)
+		}
+		if size := b.weight(); size > firstPaint {
+			t.Errorf("%s: a first paint of %d bytes, at most %d", path, size, firstPaint)
+		}
+	}
+	b.open("/call?key=01" + strings.Repeat("0", 62))
+	b.look("hostile", "light", 1280)
+	b.do(b.pressButton(`a[data-load=body-rehearsed]`))
+	b.until(`document.querySelector("#body-rehearsed").textContent.length > 1000000`)
+	if b.holds(`window.owned || document.querySelector("main script")`) {
+		t.Error("the rest of the body is markup")
+	}
+}
+
+// TestSoundFindsFaults shows that the checks of every page can fail.
+func TestSoundFindsFaults(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t, serve(t, newLedger(t)).url)
+	b.open("/sign-in")
+	b.sound("sign in")
+	for name, broken := range map[string]string{
+		"no name": `<a href="/x"></a>`, "no label": `<input type="text">`, "no title": `<svg width="5" height="5"></svg>`, "no alt": `<img src="/x">`,
+		"not one h1": `<h1>two</h1>`, "skips a level": `<h4>deep</h4>`, "an id twice": `<p id="token">x</p>`, "without heads": `<table><tr><td>1</td></tr><tr><td>2</td></tr></table>`,
+		"tabindex": `<p tabindex="3">x</p>`, "inline style": `<p style="margin:0">x</p>`, "contrast": `<p class="soft"><font color="#999999">faint</font></p>`,
+	} {
+		faults := b.text(`(() => { const p = document.createElement("div"); p.innerHTML = ` + "`" + broken + "`" + `; document.querySelector("main").append(p); const found = ` +
+			strings.TrimSuffix(strings.TrimSpace(soundScript), ";") + `; p.remove(); return found })()`)
+		if !strings.Contains(faults, name) {
+			t.Errorf("%s is not found: %q", name, faults)
+		}
+	}
+}
+
+// TestLive watches a run move: the page follows without being loaded again.
+func TestLive(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	if _, err := l.CreateRun(t.Context(), audit.NewRun{Name: "live", Policy: "p"}); err != nil {
+		t.Fatal(err)
+	}
+	commit := func(key byte) {
+		if _, err := l.Commit(t.Context(), "live", []audit.Pair{hostilePair(t, key, `{}`)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Summarize(t.Context(), "live"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	commit(1)
+	b := newBrowser(t, serve(t, l).url)
+	b.open("/")
+	b.do(b.mark())
+	b.until(`document.querySelector("[data-live=asof]").textContent.includes("1 calls")`)
+	commit(2)
+	b.until(`document.querySelector("[data-live=asof]").textContent.includes("2 calls")`)
+	if !b.holds(`window.stayed`) {
+		t.Error("the page was loaded again instead of following")
+	}
+}
+
+// TestEmpty shows what to run where nothing is there yet.
+func TestEmpty(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	b := newBrowser(t, serve(t, l).url)
+	for _, path := range []string{"/", "/tools", "/calls"} {
+		b.open(path)
+		b.sound(path)
+		if !b.holds(`document.querySelector(".empty")`) {
+			t.Errorf("%s of an empty ledger says nothing", path)
+		}
+	}
+	b.look("empty", "light", 1280)
+}
