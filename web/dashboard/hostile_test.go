@@ -30,7 +30,7 @@ func hostilePair(t *testing.T, key byte, raw string) audit.Pair {
 		Observation: &audit.Observation{Status: audit.StatusOK, Raw: []byte(`{"a/b~c":"` + strings.Repeat("x", 3000) + `"}`), Evidence: audit.EvidenceExact, Delta: diff.Patch{{Op: diff.OpAdd, Path: "/" + strings.Repeat("<i>", 9), Value: []byte(`"<script>1</script>"`)}}},
 	}
 	return audit.Pair{
-		Key: audit.Digest{key}, Episode: evil, PromptGroup: evil, Policy: evil, Environment: evil, Version: evil, EnvDigest: audit.Digest{1},
+		Key: audit.Digest{key}, Episode: evil + string('a'+rune(key)), PromptGroup: evil, Policy: evil, Environment: evil, Version: evil, EnvDigest: audit.Digest{1},
 		Mode: audit.Open, Effect: audit.Write, Action: audit.Action{Call: c.Call, Rehearsal: c.Rehearsal, Prompt: []byte(`"` + "<script>owned()</script>" + `"`)},
 		Observation: c.Observation, Verdict: rules.Judge(c),
 	}
@@ -93,7 +93,7 @@ func TestSoundFindsFaults(t *testing.T) {
 	for name, broken := range map[string]string{
 		"no name": `<a href="/x"></a>`, "no label": `<input type="text">`, "no title": `<svg width="5" height="5"></svg>`, "no alt": `<img src="/x">`,
 		"not one h1": `<h1>two</h1>`, "skips a level": `<h4>deep</h4>`, "an id twice": `<p id="token">x</p>`, "without heads": `<table><tr><td>1</td></tr><tr><td>2</td></tr></table>`,
-		"tabindex": `<p tabindex="3">x</p>`, "inline style": `<p style="margin:0">x</p>`, "contrast": `<p class="soft"><font color="#999999">faint</font></p>`,
+		"tabindex": `<p tabindex="3">x</p>`, "inline style or script": `<script>1</script>`, "contrast": `<p class="soft"><font color="#999999">faint</font></p>`,
 	} {
 		faults := b.text(`(() => { const p = document.createElement("div"); p.innerHTML = ` + "`" + broken + "`" + `; document.querySelector("main").append(p); const found = ` +
 			strings.TrimSuffix(strings.TrimSpace(soundScript), ";") + `; p.remove(); return found })()`)
