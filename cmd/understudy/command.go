@@ -41,7 +41,7 @@ func commands() []command {
 		workerCommand(),
 		auditCommand(),
 		importCommand(),
-		{name: "train", summary: "train a policy with calibration rewards", example: "understudy train recipe.yaml"},
+		trainCommand(),
 		{name: "eval", summary: "run a policy on a domain's tasks", example: "understudy eval --policy checkpoint/"},
 		{name: "rehearse", summary: "answer tool calls in the REHEARSE role", example: "understudy rehearse --policy checkpoint/"},
 		gateCommand(),

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"understudy/audit"
@@ -31,7 +32,8 @@ func Folder(out string, arm Arm, seed uint64) string {
 }
 
 // Run trains one arm with one seed to its end, from its last checkpoint where there
-// is one, and evaluates on the way. A cancelled context ends it after the step
+// is one, evaluates on the way, and writes its metrics into its folder beside the
+// given sinks. A cancelled context ends it after the step
 // under way; it goes on from the last checkpoint.
 func Run(ctx context.Context, c Config, r Runtime) error {
 	folder := Folder(r.Out, c.Arm, c.Seed)
@@ -42,7 +44,16 @@ func Run(ctx context.Context, c Config, r Runtime) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(t.run(ctx, folder), t.Close())
+	lines, err := Lines(folder, t.step)
+	if err != nil {
+		return errors.Join(err, t.Close())
+	}
+	events, err := Events(folder, time.Now)
+	if err != nil {
+		return errors.Join(err, lines.Close(), t.Close())
+	}
+	t.Sinks = append(slices.Clip(t.Sinks), lines, events)
+	return errors.Join(t.run(ctx, folder), lines.Close(), events.Close(), t.Close())
 }
 
 // Open loads a run at its last checkpoint, or at its warm start.

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"understudy/audit"
+	"understudy/audit/ledger"
+	"understudy/envace"
+	"understudy/envace/tiny"
+	"understudy/envace/train"
+	"understudy/gpu"
+	"understudy/gpu/host"
+)
+
+func trainCommand() command {
+	return command{
+		name: "train", args: "", summary: "train a policy in both roles: one arm, or a sweep of arms and seeds that goes on where it stopped",
+		example: "understudy train --recipe tiny --arm envace+calibration --seed 1 --out runs/tiny",
+		setup: func(fs *flag.FlagSet) runFunc {
+			f := trainFlags{}
+			f.register(fs)
+			return func(ctx context.Context, inv *invocation) error { return trainRun(ctx, inv, f) }
+		},
+	}
+}
+
+// trainFlags are the flags of train.
+type trainFlags struct {
+	recipe, arm, arms, seeds, out string
+	seed                          uint64
+	steps, threads                int
+	sweep, table                  bool
+	policy                        policyFlags
+}
+
+func (f *trainFlags) register(fs *flag.FlagSet) {
+	fs.StringVar(&f.recipe, "recipe", "tiny", "a recipe's name or file: "+strings.Join(train.Names(), ", "))
+	fs.StringVar(&f.arm, "arm", string(train.ArmEnvACE), "what to train, or what to leave out")
+	fs.Uint64Var(&f.seed, "seed", 1, "of parameters and draws")
+	fs.StringVar(&f.out, "out", "", "folder of all runs of the recipe; default runs/NAME")
+	fs.IntVar(&f.steps, "steps", 0, "train so many steps instead of the recipe's")
+	fs.IntVar(&f.threads, "threads", 0, "of the engine; 0 = all processors")
+	fs.BoolVar(&f.sweep, "sweep", false, "train every arm of --arms with every seed of --seeds; what is complete is not trained again")
+	fs.StringVar(&f.arms, "arms", "base,grpo-sandbox,envace,per-role,envace+calibration", "arms of a sweep")
+	fs.StringVar(&f.seeds, "seeds", "1,2,3", "seeds of a sweep")
+	fs.BoolVar(&f.table, "table", false, "train nothing, print the table of what is there")
+	f.policy.register(fs)
+}
+
+// runs are the runs of a sweep, or the one that is asked for; seeds come first, so
+// that the arms of one seed can be compared early.
+func (f trainFlags) runs() ([]train.Config, error) {
+	arms, seeds := f.arm, strconv.FormatUint(f.seed, 10)
+	if f.sweep || f.table {
+		arms, seeds = f.arms, f.seeds
+	}
+	var runs []train.Config
+	for seedText := range strings.SplitSeq(seeds, ",") {
+		seed, err := strconv.ParseUint(strings.TrimSpace(seedText), 10, 64)
+		if err != nil {
+			return nil, usageError("--seeds "+seeds, "write numbers, such as 1,2,3")
+		}
+		for name := range strings.SplitSeq(arms, ",") {
+			arm, err := train.ParseArm(strings.TrimSpace(name))
+			if err != nil {
+				return nil, err
+			}
+			runs = append(runs, train.Config{Arm: arm, Seed: seed})
+		}
+	}
+	return runs, nil
+}
+
+func trainRun(ctx context.Context, inv *invocation, f trainFlags) (err error) {
+	recipe, err := train.ReadRecipe(f.recipe)
+	if err != nil {
+		return err
+	}
+	if f.steps > 0 {
+		recipe.Steps = f.steps
+	}
+	if f.out == "" {
+		f.out = filepath.Join("runs", recipe.Name)
+	}
+	runs, err := f.runs()
+	if err != nil {
+		return err
+	}
+	if f.table {
+		return printSweep(inv.stdout, f.out, runs)
+	}
+	t := &training{flags: f, recipe: recipe, inv: inv}
+	if err := t.open(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.close(ctx)) }()
+	for i, c := range runs {
+		if len(runs) > 1 {
+			fmt.Fprintf(inv.stdout, "run %d of %d: %s, seed %d\n", i+1, len(runs), c.Arm, c.Seed)
+		}
+		if err := t.run(ctx, c); err != nil {
+			return fmt.Errorf("train %s, seed %d: %w", c.Arm, c.Seed, err)
+		}
+	}
+	return printSweep(inv.stdout, f.out, runs)
+}
+
+// training is what the runs of one command share.
+type training struct {
+	flags     trainFlags
+	recipe    train.Recipe
+	inv       *invocation
+	common    train.Config
+	envs      *environments
+	resources *resources
+	ledger    *ledger.Ledger
+	rewards   *rewards
+}
+
+// open starts the ledger, where metrics and rewards are kept, and reads the tasks.
+func (t *training) open(ctx context.Context) (err error) {
+	if t.recipe.Format != "tiny" {
+		return &audit.Error{
+			Code: audit.CodeUnprocessable, Message: "recipe " + t.recipe.Name + " trains in the chat format",
+			Hint: "this build trains the tiny format; the recipe can be read and validated",
+		}
+	}
+	t.envs = newEnvironments(t.inv.config)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, t.close(ctx))
+		}
+	}()
+	if t.resources, err = openResources(ctx, t.inv.config, t.inv.log); err != nil {
+		return err
+	}
+	if t.ledger, err = ledger.New(t.resources.pool, ledger.Config{}); err != nil {
+		return err
+	}
+	if t.rewards, err = startRewards(ctx, t.resources, t.inv.config, t.ledger, slog.New(slog.DiscardHandler)); err != nil {
+		return err
+	}
+	t.common, err = t.prepare(ctx)
+	return err
+}
+
+// prepare is what every run's configuration holds.
+func (t *training) prepare(ctx context.Context) (train.Config, error) {
+	c := train.Config{Recipe: t.recipe, Scorer: t.rewards.hook, Progress: func(line string) { fmt.Fprintln(t.inv.stdout, line) }}
+	var err error
+	if c.Environment, err = t.envs.Environment(ctx, t.recipe.Environment); err != nil {
+		return c, err
+	}
+	tasker, ok := c.Environment.(audit.Tasker)
+	if !ok {
+		return c, &audit.Error{Code: audit.CodeUnprocessable, Message: t.recipe.Environment + " has no tasks", Hint: "train in an environment that has"}
+	}
+	t.inv.log.Info("generating tasks", "train", t.recipe.Data.Train, "heldout", t.recipe.Data.Heldout)
+	if c.Train, err = tasker.Tasks(ctx, t.recipe.Data.TrainSeed, t.recipe.Data.Train); err != nil {
+		return c, err
+	}
+	if c.Test, err = tasker.Tasks(ctx, t.recipe.Data.HeldoutSeed, t.recipe.Data.Heldout); err != nil {
+		return c, err
+	}
+	if c.Rules, err = audit.NewRules(audit.RulesSpec{}, nil, nil); err != nil {
+		return c, err
+	}
+	tools, err := c.Environment.Tools(ctx)
+	if err != nil {
+		return c, err
+	}
+	words, err := tiny.Learn(ctx, c.Environment, t.recipe.Data.TrainSeed, t.recipe.Data.Train)
+	if err != nil {
+		return c, err
+	}
+	c.Format, c.Grader = tiny.Format{Vocabulary: words}, tiny.Checklist{Tools: tools, Rules: c.Rules}
+	if t.recipe.Reward.Grader == "state" {
+		c.Grader = envace.StateChecks{Raw: t.recipe.Reward.Raw}
+	}
+	if t.flags.policy.url != "" {
+		simulator, err := t.flags.policy.rehearser(t.inv.config)
+		if err != nil {
+			return c, err
+		}
+		c.Source = envace.Simulated{Rehearser: simulator}
+	}
+	return c, nil
+}
+
+// run trains one arm and seed, unless that is done.
+func (t *training) run(ctx context.Context, c train.Config) error {
+	arm, seed := c.Arm, c.Seed
+	c = t.common
+	c.Arm, c.Seed = arm, seed
+	if arm == train.ArmSandbox {
+		c.Grader = envace.StateChecks{Raw: t.recipe.Reward.Raw}
+	}
+	settings, err := json.Marshal(t.recipe)
+	if err != nil {
+		return fmt.Errorf("encode the recipe: %w", err)
+	}
+	id, err := t.ledger.StartTraining(ctx, audit.NewTraining{
+		Experiment: t.recipe.Name, Arm: string(arm), Seed: int64(seed), Policy: t.recipe.Name + "/" + string(arm), Settings: settings,
+	})
+	if err != nil {
+		return err
+	}
+	c.Sinks = []train.Sink{ledgerSink{func(metrics []audit.Metric) error { return t.ledger.WriteMetrics(ctx, id, metrics) }}}
+	err = train.Run(ctx, c, train.Runtime{Out: t.flags.out, Device: func() (gpu.Device, error) { return host.New(host.Options{Threads: t.flags.threads}) }})
+	reason := ""
+	if err != nil {
+		reason = err.Error()
+	}
+	return errors.Join(err, t.ledger.FinishTraining(context.WithoutCancel(ctx), id, reason))
+}
+
+// ledgerSink writes metrics into the ledger.
+type ledgerSink struct {
+	write func(metrics []audit.Metric) error
+}
+
+// Write implements train.Sink.
+func (s ledgerSink) Write(metrics []audit.Metric) error { return s.write(metrics) }
+
+// Close implements train.Sink.
+func (ledgerSink) Close() error { return nil }
+
+func (t *training) close(ctx context.Context) error {
+	var errs []error
+	if t.rewards != nil {
+		errs = append(errs, t.rewards.close())
+	}
+	if t.resources != nil {
+		errs = append(errs, t.resources.close(ctx))
+	}
+	return errors.Join(append(errs, t.envs.Close())...)
+}
