@@ -115,7 +115,7 @@ func (t *Trainer) headBackward(m, rows int, dlogprob, dentropy []float32) {
 	t.dev.Zero(dx)
 	t.dev.RMSNormBackward(dx, t.grads.norm, dn, f.x, t.w.norm, f.rstd)
 	t.dev.Zero(res)
-	t.dev.Scatter(res, dx, t.rows.Slice(0, m))
+	t.dev.EmbedBackward(res, dx, t.rows.Slice(0, m)) // a row may be read more than once
 }
 
 // mlpBackward turns g.res from the gradient of what leaves the layer into that
@@ -133,7 +133,11 @@ func (t *Trainer) mlpBackward(l int, a *layerActs, g *gradActs) {
 func (t *Trainer) attentionBackward(l int, a *layerActs, g *gradActs) {
 	w, dw := t.w.layers[l], t.grads.layers[l]
 	t.projectBackward(g.att, g.res, a.att, l, projO, false)
-	t.dev.AttendBackward(AttentionGrad{Attention: t.attention(a), DOut: g.att, DQ: g.qr, DK: g.kr, DV: g.v})
+	if t.tree.shared() {
+		t.attendTreeBackward(a, g)
+	} else {
+		t.dev.AttendBackward(AttentionGrad{Attention: t.attention(a), DOut: g.att, DQ: g.qr, DK: g.kr, DV: g.v})
+	}
 	t.dev.RoPE(g.qr, t.rope, t.positions, t.D, true)
 	t.dev.RoPE(g.kr, t.rope, t.positions, t.D, true)
 	if t.QKNorm() {

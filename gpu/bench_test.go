@@ -55,9 +55,7 @@ func BenchmarkTraining(b *testing.B) {
 			torch := startTorch(b, threads)
 			var ours, theirs []float64
 			for b.Loop() {
-				start := time.Now()
-				trainStep(b, tr, o, batch)
-				ours = append(ours, time.Since(start).Seconds())
+				ours = append(ours, seconds(func() { trainStep(b, tr, o, batch) }))
 				b.StopTimer()
 				theirs = append(theirs, torch()...)
 				b.StartTimer()
@@ -93,6 +91,12 @@ func trainStep(b *testing.B, tr *gpu.Trainer, o *gpu.AdamW, batch *gpu.Batch) {
 	if _, err := o.Update(); err != nil {
 		b.Fatal(err)
 	}
+}
+
+func seconds(do func()) float64 {
+	start := time.Now()
+	do()
+	return time.Since(start).Seconds()
 }
 
 func median(x []float64) float64 {

@@ -159,7 +159,8 @@ type Forward interface {
 
 // Backward is the gradients of Forward, and the optimiser.
 type Backward interface {
-	// EmbedBackward: dtable (V,C)[tokens (R)[i]] += dy (R,C)[i], in the order of i.
+	// EmbedBackward: dtable (V,C)[tokens (R)[i]] += dy (R,C)[i], in the order of i:
+	// the gradient of Embed and of Gather.
 	EmbedBackward(dtable, dy, tokens Buffer)
 	// RMSNormBackward: dx (R,C) += , dw (C) += ; dw may be none.
 	RMSNormBackward(dx, dw, dy, x, w, rstd Buffer)

@@ -34,18 +34,22 @@ func FuzzStep(f *testing.F) {
 
 // FuzzBatch is FuzzStep for training.
 func FuzzBatch(f *testing.F) {
-	f.Add([]byte{1, 2, 3, 4, 5}, []byte{3, 2}, []byte{0, 1, 3}, []byte{2, 3, 5})
-	f.Add([]byte{1}, []byte{255, 2}, []byte{0, 0}, []byte{99, 1})
+	f.Add([]byte{1, 2, 3, 4, 5}, []byte{3, 2}, []byte{}, []byte{0, 1, 3}, []byte{2, 3, 5})
+	f.Add([]byte{1, 2, 3, 4, 5}, []byte{3, 1, 1}, []byte{255, 0, 0}, []byte{2, 2, 3}, []byte{2, 3, 5})
+	f.Add([]byte{1}, []byte{255, 2}, []byte{0}, []byte{0, 0}, []byte{99, 1})
 	m, err := gpu.NewRandom(reference.New(reference.Single), tiny(gpu.Llama, false), 1)
 	if err != nil {
 		f.Fatal(err)
 	}
-	tr, err := m.NewTrainer(gpu.TrainerConfig{Tokens: 12, Targets: 6, LogitRows: 2})
+	tr, err := m.NewTrainer(gpu.TrainerConfig{Tokens: 12, Targets: 6, LogitRows: 2, Expanded: 20})
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Fuzz(func(t *testing.T, tokens, lengths, rows, targets []byte) {
+	f.Fuzz(func(t *testing.T, tokens, lengths, parents, rows, targets []byte) {
 		b := &gpu.Batch{Tokens: signed(tokens), Lengths: signed(lengths), Rows: signed(rows), Targets: signed(targets)}
+		if len(parents) > 0 {
+			b.Parents = signed(parents)
+		}
 		if err := tr.Forward(b, &gpu.Scores{}); err != nil {
 			return
 		}

@@ -20,20 +20,12 @@ type TrainerConfig struct {
 	// ScoreOnly is for models that are only read, such as the reference policy
 	// of a KL term: no gradients and one layer's activations.
 	ScoreOnly bool
+	// Expanded is the most rows of attention when sequences share beginnings
+	// (Batch.Parents): each sequence counted with all that it continues. 0: no
+	// sharing.
+	Expanded int
 	// Adapters are trained instead of the model's own weights, when there are any.
 	Adapters []string
-}
-
-// Batch is a micro-batch: sequences packed back to back, none of which sees
-// another, and the tokens to score.
-type Batch struct {
-	Tokens  []int32 // (T)
-	Lengths []int32 // tokens of each sequence, T together
-	// Rows (M), each once, and Targets (M): the logits of row Rows[i] are read
-	// for token Targets[i], usually Tokens[Rows[i]+1].
-	Rows, Targets []int32
-	Scale         []float32 // (M) 1/temperature; nil means 1
-	Adapters      []Span    // of rows, as in Step
 }
 
 // Scores is what a batch's targets got. Its slices are used again by the next
@@ -58,6 +50,7 @@ type Trainer struct {
 	final headActs    // of all targets
 	loss  TokenLoss   // Logits for LogitRows rows, the rest for all targets
 	tmp   gradActs
+	tree  treeActs
 
 	tokens, at, starts, rows, targets Buffer
 	batch                             *Batch // of the last Forward, until Backward
@@ -128,6 +121,7 @@ func (t *Trainer) plan() *plan {
 	p.add(min(c.Tokens, m.Context), rowBuffer{&t.rope, m.D})
 	p.addInts(c.Tokens, &t.tokens, &t.at, &t.starts)
 	p.addInts(c.Targets, &t.rows, &t.targets)
+	t.planTree(p)
 	if !c.ScoreOnly {
 		t.planGrads(p)
 	}
@@ -223,12 +217,12 @@ func (t *Trainer) ClearGradients() {
 // changed nothing.
 func (t *Trainer) Forward(b *Batch, out *Scores) error {
 	t.batch = nil
-	spans, err := t.check(b)
+	spans, layout, err := t.check(b)
 	if err != nil {
 		return fmt.Errorf("forward: %w", err)
 	}
 	t.spans = spans
-	t.upload(b)
+	t.upload(b, layout)
 	rows := len(b.Tokens)
 	t.dev.Embed(t.acts[0].x.Slice(0, rows*t.Width), t.w.embed, t.tokens.Slice(0, rows))
 	for l := range t.Layers {
@@ -252,7 +246,11 @@ func (t *Trainer) Forward(b *Batch, out *Scores) error {
 // layer is a layer's forward pass up to its hidden values.
 func (t *Trainer) layer(l int, a *layerActs) {
 	t.queryKeyValue(l, a)
-	t.dev.Attend(t.attention(a))
+	if t.tree.shared() {
+		t.attendTree(a)
+	} else {
+		t.dev.Attend(t.attention(a))
+	}
 	t.outputAndGates(l, a)
 }
 
@@ -292,69 +290,4 @@ func (t *Trainer) chunk(from, to int) TokenLoss {
 		Logits: t.loss.Logits.Slice(0, (to-from)*t.Vocab), Scale: t.loss.Scale.Slice(from, to), LSE: t.loss.LSE.Slice(from, to),
 		Targets: t.targets.Slice(from, to), LogProb: t.loss.LogProb.Slice(from, to), Entropy: t.loss.Entropy.Slice(from, to),
 	}
-}
-
-// upload moves a batch's indices to the device.
-func (t *Trainer) upload(b *Batch) {
-	positions, starts := make([]int32, 0, len(b.Tokens)), make([]int32, 0, len(b.Tokens))
-	for _, n := range b.Lengths {
-		start := int32(len(starts))
-		for p := range n {
-			positions, starts = append(positions, p), append(starts, start)
-		}
-	}
-	scale := b.Scale
-	if scale == nil {
-		scale = make([]float32, len(b.Rows))
-		for i := range scale {
-			scale[i] = 1
-		}
-	}
-	t.positions = t.at.Slice(0, len(b.Tokens))
-	t.dev.UploadInts(t.tokens, b.Tokens)
-	t.dev.UploadInts(t.at, positions)
-	t.dev.UploadInts(t.starts, starts)
-	t.dev.UploadInts(t.rows, b.Rows)
-	t.dev.UploadInts(t.targets, b.Targets)
-	t.dev.Upload(t.loss.Scale, scale)
-}
-
-// check refuses a batch that would read or write outside of its memory.
-func (t *Trainer) check(b *Batch) ([]adapterRows, error) {
-	rows, sum := len(b.Tokens), 0
-	switch {
-	case rows == 0 || rows > t.Tokens:
-		return nil, fmt.Errorf("%d tokens: this trainer takes 1 to %d a micro-batch", rows, t.Tokens)
-	case len(b.Rows) == 0 || len(b.Rows) > t.Targets || len(b.Targets) != len(b.Rows):
-		return nil, fmt.Errorf("%d rows to score for %d targets: this trainer takes 1 to %d of both", len(b.Rows), len(b.Targets), t.Targets)
-	case b.Scale != nil && len(b.Scale) != len(b.Rows):
-		return nil, fmt.Errorf("%d scales for %d targets", len(b.Scale), len(b.Rows))
-	}
-	for i, n := range b.Lengths {
-		if n < 1 || int(n) > t.Context {
-			return nil, fmt.Errorf("sequence %d has %d tokens: the model takes 1 to %d", i, n, t.Context)
-		}
-		sum += int(n)
-	}
-	if sum != rows {
-		return nil, fmt.Errorf("the sequences have %d tokens together, the batch %d", sum, rows)
-	}
-	for i, token := range b.Tokens {
-		if token < 0 || int(token) >= t.Vocab {
-			return nil, fmt.Errorf("token %d in row %d: the model has %d", token, i, t.Vocab)
-		}
-	}
-	seen := make([]bool, rows)
-	for i, row := range b.Rows {
-		switch target := b.Targets[i]; {
-		case row < 0 || int(row) >= rows || seen[row]:
-			return nil, fmt.Errorf("row %d to score: rows lie in 0..%d, each once", row, rows-1)
-		case target < 0 || int(target) >= t.Vocab:
-			return nil, fmt.Errorf("target %d of row %d: the model has %d tokens", target, row, t.Vocab)
-		case b.Scale != nil && !(b.Scale[i] > 0):
-			return nil, fmt.Errorf("scale %v of row %d: it must be positive", b.Scale[i], row)
-		}
-		seen[row] = true
-	}
-	return t.adapterRows(b.Adapters, rows, t.rank)
 }

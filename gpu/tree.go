@@ -1,0 +1,84 @@
+package gpu
+
+// treeActs is attention over sequences that share beginnings (Batch.Parents).
+// Projections, norms and the MLP, which are nearly all of the work, run over
+// each row once; for attention alone the rows are expanded to whole sequences,
+// so that it is the same operation with the same bits.
+type treeActs struct {
+	n            int    // E of this batch; 0: nothing is shared
+	q, k, v      Buffer // (E,H,D), (E,G,D), (E,G,D)
+	out, lse     Buffer // (E,H,D), (E,H)
+	dout         Buffer // (E,H,D)
+	dq, dk, dv   Buffer // as q, k, v
+	rows, starts Buffer // (E) I32, see layout
+	first        Buffer // (T) I32
+}
+
+func (x *treeActs) shared() bool { return x.n > 0 }
+
+// buffers gives each buffer and its elements per expanded row.
+func (x *treeActs) buffers(h Heads, scoreOnly bool) []rowBuffer {
+	q, k := h.H*h.D, h.G*h.D
+	list := []rowBuffer{{&x.q, q}, {&x.k, k}, {&x.v, k}, {&x.out, q}, {&x.lse, h.H}}
+	if !scoreOnly {
+		list = append(list, rowBuffer{&x.dout, q}, rowBuffer{&x.dq, q}, rowBuffer{&x.dk, k}, rowBuffer{&x.dv, k})
+	}
+	return list
+}
+
+// planTree lays out one layer's expanded attention; no layer's is kept.
+func (t *Trainer) planTree(p *plan) {
+	if t.Expanded == 0 {
+		return
+	}
+	p.add(t.Expanded, t.tree.buffers(t.Heads, t.ScoreOnly)...)
+	p.addInts(t.Expanded, &t.tree.rows, &t.tree.starts)
+	p.addInts(t.Tokens, &t.tree.first)
+}
+
+// expanded is the tree's buffers for the rows of this batch.
+func (t *Trainer) expanded() treeActs {
+	x := t.tree
+	for _, b := range x.buffers(t.Heads, t.ScoreOnly) {
+		*b.buffer = b.buffer.Slice(0, x.n*b.perRow)
+	}
+	x.rows, x.starts, x.first = x.rows.Slice(0, x.n), x.starts.Slice(0, x.n), x.first.Slice(0, t.positions.Len)
+	return x
+}
+
+func (t *Trainer) treeAttention(x *treeActs) Attention {
+	return Attention{
+		Heads: t.Heads, Scale: t.attentionScale(), Out: x.out, LSE: x.lse, Q: x.q, K: x.k, V: x.v, Starts: x.starts,
+	}
+}
+
+// attendTree expands a layer's rows, attends, and takes each row's result where
+// it first stands.
+func (t *Trainer) attendTree(a *layerActs) {
+	x := t.expandAndAttend(a)
+	t.dev.Gather(a.att, x.out, x.first)
+}
+
+func (t *Trainer) expandAndAttend(a *layerActs) treeActs {
+	x := t.expanded()
+	t.dev.Gather(x.q, a.qr, x.rows)
+	t.dev.Gather(x.k, a.kr, x.rows)
+	t.dev.Gather(x.v, a.v, x.rows)
+	t.dev.Attend(t.treeAttention(&x))
+	return x
+}
+
+// attendTreeBackward is the gradient of attendTree. Only where a row first
+// stands does its result go on; its key and value are read by all that continue
+// it, whose gradients add up.
+func (t *Trainer) attendTreeBackward(a *layerActs, g *gradActs) {
+	x := t.expandAndAttend(a)
+	t.dev.Zero(x.dout)
+	t.dev.Scatter(x.dout, g.att, x.first)
+	t.dev.AttendBackward(AttentionGrad{Attention: t.treeAttention(&x), DOut: x.dout, DQ: x.dq, DK: x.dk, DV: x.dv})
+	t.dev.Gather(g.qr, x.dq, x.first)
+	t.dev.Zero(g.kr)
+	t.dev.EmbedBackward(g.kr, x.dk, x.rows)
+	t.dev.Zero(g.v)
+	t.dev.EmbedBackward(g.v, x.dv, x.rows)
+}

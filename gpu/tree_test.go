@@ -1,0 +1,136 @@
+package gpu_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"understudy/gpu"
+	"understudy/gpu/host"
+	"understudy/gpu/reference"
+)
+
+// family is a prompt with two continuations, of which the first has two of its
+// own, and a sequence apart: as a tree, and as four whole sequences. Both score
+// the same tokens in the same order.
+func family(rng *rand.Rand, vocab int) (tree, whole *gpu.Batch) {
+	parts := [][]int32{
+		randomTokens(rng, 19, vocab), // 0 the prompt
+		randomTokens(rng, 7, vocab),  // 1 continues 0
+		randomTokens(rng, 5, vocab),  // 2 continues 1
+		randomTokens(rng, 9, vocab),  // 3 apart
+		randomTokens(rng, 11, vocab), // 4 continues 0
+		randomTokens(rng, 3, vocab),  // 5 continues 1
+	}
+	tree = &gpu.Batch{Parents: []int32{-1, 0, 1, -1, 0, 1}}
+	begin := make([]int32, len(parts))
+	for i, p := range parts {
+		begin[i] = int32(len(tree.Tokens))
+		tree.Tokens, tree.Lengths = append(tree.Tokens, p...), append(tree.Lengths, int32(len(p)))
+	}
+	whole = &gpu.Batch{}
+	for _, chain := range [][]int{{0, 1, 2}, {3}, {0, 4}, {0, 1, 5}} {
+		start, last := int32(len(whole.Tokens)), int32(-1) // last: the row before, in the tree
+		for _, part := range chain {
+			for i, token := range parts[part] {
+				if last >= 0 {
+					tree.Rows, tree.Targets = append(tree.Rows, last), append(tree.Targets, token)
+					whole.Rows, whole.Targets = append(whole.Rows, int32(len(whole.Tokens))-1), append(whole.Targets, token)
+				}
+				last = begin[part] + int32(i)
+				whole.Tokens = append(whole.Tokens, token)
+			}
+		}
+		whole.Lengths = append(whole.Lengths, int32(len(whole.Tokens))-start)
+	}
+	return tree, whole
+}
+
+// TestTreeIsWhole: rollouts that continue one prompt have the bits of whole
+// sequences, with checkpointing and without.
+func TestTreeIsWhole(t *testing.T) {
+	for _, dev := range devices(t) {
+		for _, kind := range []string{gpu.Qwen3, gpu.Llama} {
+			t.Run(kind+" "+dev.Name(), func(t *testing.T) {
+				m := newModel(t, dev, tiny(kind, false))
+				tree, whole := family(rand.New(rand.NewPCG(6, 1)), m.Vocab)
+				tr := newTrainer(t, m, gpu.TrainerConfig{Tokens: 100, Expanded: 100, Targets: 100})
+				want := score(t, tr, whole)
+				got := score(t, tr, tree)
+				if !slices.Equal(got.LogProb, want.LogProb) || !slices.Equal(got.Entropy, want.Entropy) {
+					t.Errorf("tree %v\nwhole %v", got.LogProb, want.LogProb)
+				}
+				gradients(t, tr, tree)
+				saving := newTrainer(t, m, gpu.TrainerConfig{Tokens: 100, Expanded: 100, Targets: 100, Checkpoint: true, LogitRows: 16})
+				gradients(t, saving, tree)
+				a, b := download(t, dev, tr.Gradients("")), download(t, dev, saving.Gradients(""))
+				for i := range a {
+					if math.Abs(float64(a[i]-b[i])) > 1e-4*(1+math.Abs(float64(a[i]))) {
+						t.Fatalf("gradient %d: %v, with checkpointing %v", i, a[i], b[i])
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestTreeGradients: gradients of a tree are those of whole sequences, up to the
+// order of summation, in float64.
+func TestTreeGradients(t *testing.T) {
+	dev := reference.New(reference.Double)
+	for _, kind := range []string{gpu.Qwen3, gpu.Llama} {
+		m := newModel(t, dev, tiny(kind, false))
+		b, whole := family(rand.New(rand.NewPCG(6, 1)), m.Vocab)
+		one := newTrainer(t, m, gpu.TrainerConfig{Tokens: 100, Targets: 100})
+		two := newTrainer(t, m, gpu.TrainerConfig{Tokens: 60, Expanded: 100, Targets: 100})
+		gradients(t, one, whole)
+		gradients(t, two, b)
+		want, got := dev.Floats(one.Gradients("").Values), dev.Floats(two.Gradients("").Values)
+		for i := range want {
+			if math.Abs(want[i]-got[i]) > 1e-9*(1+math.Abs(want[i])) {
+				t.Fatalf("%s: gradient %d is %.12g as a tree, %.12g whole", kind, i, got[i], want[i])
+			}
+		}
+	}
+}
+
+// BenchmarkSharedPrompt trains on 8 rollouts of 64 tokens after a prompt of 600,
+// as a tree and as whole sequences, and gives the ratio of their times.
+func BenchmarkSharedPrompt(b *testing.B) {
+	dev := newHost(b, host.Options{})
+	m, err := gpu.NewRandom(dev, gpu.Config{
+		Type: gpu.Qwen3, Layers: 6, Width: 256, Hidden: 768, Vocab: 4096, Context: 1024,
+		Heads: gpu.Heads{H: 4, G: 2, D: 64}, Eps: 1e-6, RoPE: gpu.RoPE{Theta: 1e4}, Tied: true, BOS: -1,
+	}, 1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	const rollouts, prompt, text = 8, 600, 64
+	tr := newTrainer(b, m, gpu.TrainerConfig{Tokens: rollouts * (prompt + text), Targets: rollouts * text, Expanded: rollouts * (prompt + text)})
+	defer tr.Free()
+	rng := rand.New(rand.NewPCG(1, 1))
+	tree := &gpu.Batch{Tokens: randomTokens(rng, prompt, m.Vocab), Lengths: []int32{prompt}, Parents: []int32{-1}}
+	whole := &gpu.Batch{}
+	for range rollouts {
+		written := randomTokens(rng, text, m.Vocab)
+		for i, token := range written {
+			last := int32(len(tree.Tokens) + i - 1)
+			if i == 0 {
+				last = prompt - 1
+			}
+			tree.Rows, tree.Targets = append(tree.Rows, last), append(tree.Targets, token)
+			whole.Rows, whole.Targets = append(whole.Rows, int32(len(whole.Tokens)+prompt+i-1)), append(whole.Targets, token)
+		}
+		tree.Tokens, tree.Lengths, tree.Parents = append(tree.Tokens, written...), append(tree.Lengths, text), append(tree.Parents, 0)
+		whole.Tokens, whole.Lengths = append(append(whole.Tokens, tree.Tokens[:prompt]...), written...), append(whole.Lengths, prompt+text)
+	}
+	var times [2][]float64
+	for b.Loop() {
+		for i, batch := range []*gpu.Batch{tree, whole} {
+			times[i] = append(times[i], seconds(func() { gradients(b, tr, batch) }))
+		}
+	}
+	b.ReportMetric(rollouts*text/median(times[0]), "text-tokens/s")
+	b.ReportMetric(median(times[1])/median(times[0]), "times-whole")
+}
