@@ -3,11 +3,13 @@ package host
 // Blocks of a product. A tile's chain of additions passes through C in memory from block to
 // block, so that their sizes change no bit.
 const (
-	blockK = 256 // rows of a B block: 32 kB at width 32, two thirds of a first-level cache
-	blockM = 768 // rows of an A block: 768 kB, half of a second-level cache
+	blockK = 256  // rows of a B block: 32 kB at width 32, two thirds of a first-level cache
+	blockM = 1024 // rows of an A block: 1 MB, half of a second-level cache
 
-	streamAhead = 32 << 10 // bytes
-	smallWork   = 1 << 16  // multiplications that cost about what waking a thread costs
+	// With this few rows, B is read as one stream and its next block fetched ahead: the
+	// memory's bandwidth is the limit, or nearly.
+	streamRows = 24
+	smallWork  = 1 << 16 // multiplications that cost about what waking a thread costs
 )
 
 // product is C (m,n) = A·B, or += when add is set. A's element (i,p) is a[i*rs+p*cs]; C's
@@ -42,22 +44,20 @@ func (d *Device) multiply(x product) {
 	})
 }
 
-// shares gives the panels and the rows of a task. A plain A is split by panels first, and by
-// rows where there are few panels; a transposed one by rows first, since each task packs its
-// rows.
+// shares gives the panels and the rows of a task: few rows only where panels are few, since
+// each task packs its own blocks of A and B.
 func (d *Device) shares(x product) (group, rows int) {
 	panels, threads := x.b.panels(), len(d.pool.workers)
-	group, rows = panels, min(x.m, blockM)
+	rows = ceil(x.m, ceil(x.m, blockM))
 	if threads == 1 || x.m*x.n*x.k <= smallWork {
-		return group, rows
+		return panels, rows
 	}
+	const fewPanels, fewRows = 8, 192
 	tasks := 4 * threads // so that a thread that falls behind can be helped
-	if x.cs != 1 {
-		rows = min(rows, max(8*d.k.rows, ceil(x.m, tasks)))
-		return max(1, ceil(panels, ceil(tasks, ceil(x.m, rows)))), rows
+	for rows > fewRows && ceil(x.m, rows)*ceil(panels, fewPanels) < tasks {
+		rows = ceil(rows, 2)
 	}
-	group = ceil(panels, tasks)
-	return group, min(rows, max(d.k.rows, ceil(x.m, max(1, tasks/2/ceil(panels, group)))))
+	return max(1, ceil(panels, ceil(tasks, ceil(x.m, rows)))), rows
 }
 
 // ceil is a/b rounded up.
@@ -82,18 +82,25 @@ func (x product) clear() {
 
 // multiplyBlock computes rows i[0]..i[1]-1 of panels j[0]..j[1]-1.
 func (d *Device) multiplyBlock(w *worker, x product, i, j [2]int) {
+	if i[1]-i[0] > streamRows || x.b.packed == nil {
+		d.multiplyPanels(w, x, i, j, false)
+		return
+	}
+	for panel := j[0]; panel < j[1]; panel++ {
+		d.multiplyPanels(w, x, i, [2]int{panel, panel + 1}, true)
+	}
+}
+
+// multiplyPanels goes through k in blocks, and through all panels and rows in each.
+func (d *Device) multiplyPanels(w *worker, x product, i, j [2]int, stream bool) {
 	tiles, stride := d.k.f32, 4*x.b.stride()
 	if x.b.bf16() {
 		tiles = d.k.bf16
 	}
 	s := split(i[1]-i[0], d.k.rows)
 	scratch := w.floats(scratchB, blockK*x.b.width)
-	depth, ahead := blockK, 0
-	if s.parts <= 2 && x.b.packed != nil {
-		depth, ahead = x.k, streamAhead // little to keep in the cache for: read B as one stream
-	}
-	for p0 := 0; p0 < x.k; p0 += depth {
-		kc, load := min(depth, x.k-p0), 0
+	for p0 := 0; p0 < x.k; p0 += blockK {
+		kc, load := min(blockK, x.k-p0), 0
 		if x.add || p0 > 0 {
 			load = 1
 		}
@@ -102,7 +109,10 @@ func (d *Device) multiplyBlock(w *worker, x product, i, j [2]int) {
 			b := x.b.block(&d.k, panel, p0, kc, scratch)
 			n0 := panel * x.b.width
 			for t, row := 0, i[0]; t < s.parts; t++ {
-				m := s.size(t)
+				m, ahead := s.size(t), 0
+				if stream {
+					ahead = lineAhead(t, stride)
+				}
 				from, rs, cs := a.tile(row-i[0], m)
 				if c := x.c[row*x.ldc+n0:]; x.n-n0 >= x.b.width {
 					tiles[m](kc, from, rs, cs, b, stride, &c[0], 4*x.ldc, load, ahead)
@@ -116,6 +126,16 @@ func (d *Device) multiplyBlock(w *worker, x product, i, j [2]int) {
 			}
 		}
 	}
+}
+
+// lineAhead is how far ahead the t-th tile of a panel fetches: each tile takes another line of
+// a row, stride bytes long, of the next block, so that all of them wait for memory alike.
+func lineAhead(t, stride int) int {
+	const line = 64
+	if t*line >= stride {
+		return 0
+	}
+	return blockK*stride + t*line
 }
 
 func copyRows(dst []float32, ldd int, src []float32, lds, rows, cols int) {
@@ -156,15 +176,22 @@ func (a blockA) tile(row, m int) (from *float32, rs, cs int) {
 	return &a.at[row*a.rs], 4 * a.rs, 4 * a.cs
 }
 
-// blockOfA gives the rows from i0 on, columns p0..p0+kc-1. A transposed A is packed, since
-// its columns are far apart; the rows of a plain one are read where they lie. One of the
-// two strides is 1.
+// blockOfA gives the rows from i0 on, columns p0..p0+kc-1. A transposed A is packed, since its
+// columns are far apart. The rows of a plain one are read where they lie, unless they are part
+// of longer rows and read often: rows a power of two apart would fall on the same few sets of
+// a cache. One of the two strides is 1.
 func (d *Device) blockOfA(w *worker, x product, s parting, i0, p0, kc int) blockA {
+	const apart = 16 // between rows, so that no two are a power of two apart
 	a := blockA{at: x.a[i0*x.rs+p0*x.cs:], rs: x.rs, cs: x.cs, kc: kc}
-	if x.cs == 1 {
-		return a
-	}
 	rows := s.parts*s.base + s.extra
+	if x.cs == 1 {
+		if rows <= streamRows || x.k <= blockK {
+			return a
+		}
+		compact := w.floats(scratchA, rows*(kc+apart))
+		copyRows(compact, kc+apart, a.at, x.rs, rows, kc)
+		return blockA{at: compact, rs: kc + apart, cs: 1, kc: kc}
+	}
 	packed := w.floats(scratchA, rows*kc)
 	_ = a.at[(kc-1)*a.cs+rows-1]
 	for t, row := 0, 0; t < s.parts; t++ {

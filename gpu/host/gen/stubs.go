@@ -56,7 +56,10 @@ func loopTypes() []byte {
 // others are the functions beside the loops, each with its signature.
 func others() [][2]string {
 	return [][2]string{
-		{"Softmax", softmaxParams}, {"Transpose", transposeParams}, {"Gather", gatherParams}, {"PackTile", packTileParams},
+		{"Softmax", softmaxParams},
+		{"Transpose", transposeParams},
+		{"Gather", gatherParams},
+		{"PackTile", packTileParams},
 		{"Squares", squaresParams},
 	}
 }

@@ -4,8 +4,8 @@ import "fmt"
 
 // tileParams is the signature of a tile: C[m,n] (+)= A[m,k] · B[k,n], m and n fixed. Strides
 // are in bytes: A's element (i,p) is at a+i*rs+p*cs, B's row p at b+p*ldb, C's row i at
-// c+i*ldc. C is read only if load is not 0. What lies ahead bytes after a row of B is asked
-// for when the row is read; 0 asks for nothing. Every element is one chain of fused
+// c+i*ldc. C is read only if load is not 0. The line that lies ahead bytes after a row of
+// B is asked for when the row is read; 0 asks for nothing. Every element is one chain of fused
 // multiply-adds over p = 0..k-1, whatever the tile's height, so that a row alone equals the
 // row in a batch.
 const (
@@ -58,7 +58,7 @@ func (a *asm) tile(s isa, t tile, rows int) string {
 	for i := 0; i < rows; i += 4 {
 		a.op("ADDQ", "AX", []string{"R8", "R11", "R12"}[i/4])
 	}
-	a.prefetch(s, t)
+	a.op("PREFETCHT1", "(BX)(R13*1)")
 	a.op("ADDQ", "DI", "BX")
 	a.op("DECQ", "CX")
 	a.op("JNZ", "loop")
@@ -149,19 +149,6 @@ func rowAddress(i int) string {
 	base := []string{"R8", "R11", "R12"}[i/4]
 	index := []string{"", "(R9*1)", "(R9*2)", "(R10*1)"}[i%4]
 	return "(" + base + ")" + index
-}
-
-// prefetch asks for what lies ahead of a row of B. With few rows of A, B streams from memory,
-// and the second tile of a panel, which reads it from the cache, is time to fetch more
-// (measured at 16×2048×2048: 87 and 91 GFLOP/s with it, 43 to 69 without).
-func (a *asm) prefetch(s isa, t tile) {
-	row := t.cols * s.bytes()
-	if t.bf16 {
-		row /= 2
-	}
-	for line := 0; line < row; line += 64 {
-		a.op("PREFETCHT1", mem(line, "BX")+"(R13*1)")
-	}
 }
 
 // prefetchC asks for the rows of C below the tile, which are the next tile's.
