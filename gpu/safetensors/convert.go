@@ -14,8 +14,9 @@ func decode(dst []float32, src []byte, t Type) bool {
 			dst[i] = math.Float32frombits(le.Uint32(src[4*i:]))
 		}
 	case BF16:
-		for i := range dst {
-			dst[i] = math.Float32frombits(uint32(le.Uint16(src[2*i:])) << 16)
+		src = src[:2*len(dst)]
+		for i := 0; i+1 < len(src); i += 2 {
+			dst[i/2] = math.Float32frombits(uint32(src[i+1])<<24 | uint32(src[i])<<16)
 		}
 	case F16:
 		for i := range dst {
@@ -86,31 +87,43 @@ func toHalf(v float32) uint16 {
 
 // firstNonFinite is the index of the first element whose exponent is all ones, or -1.
 func firstNonFinite(data []byte, t Type) int {
-	le := binary.LittleEndian
+	var mask, one uint64 // the exponent, and 1, of every element of a word
 	switch t {
-	case F32:
-		for i := 0; i+4 <= len(data); i += 4 {
-			if le.Uint32(data[i:])&0x7f800000 == 0x7f800000 {
-				return i / 4
-			}
-		}
 	case F64:
-		for i := 0; i+8 <= len(data); i += 8 {
-			if le.Uint64(data[i:])&0x7ff0000000000000 == 0x7ff0000000000000 {
-				return i / 8
-			}
-		}
-	case BF16, F16:
-		mask := uint16(0x7f80)
-		if t == F16 {
-			mask = 0x7c00
-		}
-		for i := 0; i+2 <= len(data); i += 2 {
-			if le.Uint16(data[i:])&mask == mask {
-				return i / 2
-			}
-		}
+		mask, one = 0x7ff<<52, 1
+	case F32:
+		mask, one = 0xff<<23*(1<<32+1), 1<<32+1
+	case BF16:
+		mask, one = 0x7f80*0x0001000100010001, 0x0001000100010001
+	case F16:
+		mask, one = 0x7c00*0x0001000100010001, 0x0001000100010001
 	case Bool, U8, I8, F8E5M2, F8E4M3, F8E8M0, U16, I16, U32, I32, C64, U64, I64:
+		return -1
+	default:
+		return -1
+	}
+	size := t.Size()
+	lanes := exponents{mask, one, one << (8*size - 1)}
+	i := 0
+	for i+8 <= len(data) && !lanes.allOnes(binary.LittleEndian.Uint64(data[i:])) {
+		i += 8
+	}
+	for ; i+size <= len(data); i += size { // the last word, or the one with the bad element
+		var alone [8]byte
+		copy(alone[:], data[i:i+size])
+		if lanes.allOnes(binary.LittleEndian.Uint64(alone[:])) {
+			return i / size
+		}
 	}
 	return -1
+}
+
+// exponents looks at all elements of a word at once: the bits of their exponents, their
+// lowest bits, their highest.
+type exponents struct{ mask, low, high uint64 }
+
+// allOnes reports whether an element's exponent is all ones.
+func (e exponents) allOnes(word uint64) bool {
+	rest := word&e.mask ^ e.mask // 0 where it is
+	return (rest-e.low)&^rest&e.high != 0
 }

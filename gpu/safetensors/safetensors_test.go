@@ -2,7 +2,9 @@ package safetensors_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -286,27 +288,71 @@ func TestWriteRefuses(t *testing.T) {
 }
 
 func TestCheckFinite(t *testing.T) {
-	bad := func(typ safetensors.Type, v float32) safetensors.Tensor {
-		var b bytes.Buffer
-		values := []float32{0, 1, v, 2}
-		if err := safetensors.Encode(&b, []safetensors.Tensor{safetensors.FromFloat32s("w", typ, []int{4}, values)}, nil); err != nil {
-			t.Fatal(err)
-		}
-		tensors, _, err := safetensors.Parse("model.safetensors", b.Bytes())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return tensors[0]
-	}
-	for _, typ := range []safetensors.Type{safetensors.F32, safetensors.BF16, safetensors.F16} {
-		for _, v := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
-			err := bad(typ, v).CheckFinite()
-			if err == nil || err.Error() != `model.safetensors: tensor "w": element 2 is NaN or infinite` {
-				t.Errorf("%s with %v: %v", typ, v, err)
+	for _, typ := range []safetensors.Type{safetensors.F64, safetensors.F32, safetensors.BF16, safetensors.F16} {
+		for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -60000, 0, 1} {
+			for at := range 11 { // a place in whole words, and one in what is left of them
+				w := safetensors.Tensor{Name: "w", Type: typ, Shape: []int{11}, File: "model.safetensors", Data: onesBut(typ, 11, at, v)}
+				err := w.CheckFinite()
+				if finite := !math.IsNaN(v) && !math.IsInf(v, 0); finite != (err == nil) {
+					t.Fatalf("%s with %v at %d: %v", typ, v, at, err)
+				}
+				if want := fmt.Sprintf(`model.safetensors: tensor "w": element %d is NaN or infinite`, at); err != nil && err.Error() != want {
+					t.Fatalf("error %q, want %q", err, want)
+				}
 			}
 		}
-		if err := bad(typ, -60000).CheckFinite(); err != nil {
-			t.Errorf("%s with -60000: %v", typ, err)
+	}
+	if err := (safetensors.Tensor{Type: safetensors.I64, Data: bytes.Repeat([]byte{255}, 8)}).CheckFinite(); err != nil {
+		t.Errorf("whole numbers: %v", err)
+	}
+}
+
+// onesBut is the bytes of n elements, all 1 but one.
+func onesBut(typ safetensors.Type, n, at int, v float64) []byte {
+	var out []byte
+	for i := range n {
+		x := 1.0
+		if i == at {
+			x = v
+		}
+		switch typ {
+		case safetensors.F64:
+			out = binary.LittleEndian.AppendUint64(out, math.Float64bits(x))
+		case safetensors.F32:
+			out = binary.LittleEndian.AppendUint32(out, math.Float32bits(float32(x)))
+		case safetensors.BF16:
+			out = binary.LittleEndian.AppendUint16(out, uint16(math.Float32bits(float32(x))>>16))
+		default: // F16, by hand
+			bits := map[float64]uint16{1: 0x3c00, 0: 0, -60000: 0xfb53, math.Inf(1): 0x7c00, math.Inf(-1): 0xfc00}
+			half, ok := bits[x]
+			if !ok {
+				half = 0x7e00
+			}
+			out = binary.LittleEndian.AppendUint16(out, half)
 		}
 	}
+	return out
+}
+
+func BenchmarkTensor(b *testing.B) {
+	const n = 1 << 22
+	data := make([]byte, 2*n)
+	w := safetensors.Tensor{Name: "w", Type: safetensors.BF16, Shape: []int{n}, Data: data}
+	b.Run("read bf16", func(b *testing.B) {
+		b.SetBytes(2 * n)
+		dst := make([]float32, n)
+		for b.Loop() {
+			if err := w.Read(dst, 0); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("check finite", func(b *testing.B) {
+		b.SetBytes(2 * n)
+		for b.Loop() {
+			if err := w.CheckFinite(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }
