@@ -37,6 +37,9 @@ type Config struct {
 	Guard *access.Guard
 	// Store is what the dashboard shows; nil serves the API alone.
 	Store dashboard.Store
+	// Model is OpenAI's API over a model that is here, for auditors; nil: it is not
+	// served.
+	Model http.Handler
 	// Closing is closed when the service begins to stop; nil = never.
 	Closing <-chan struct{}
 }
@@ -60,6 +63,12 @@ func New(cfg Config) http.Handler {
 	read.GET("/gate", cfg.getGate)
 	cfg.mountScores(read, write)
 	cfg.mountGym(engine)
+	if cfg.Model != nil {
+		write.POST("/chat/completions", gin.WrapH(cfg.Model))
+		write.POST("/completions", gin.WrapH(cfg.Model))
+		read.GET("/models", gin.WrapH(cfg.Model))
+		read.GET("/models/:name", gin.WrapH(cfg.Model))
+	}
 	if cfg.Store != nil {
 		err := dashboard.Mount(engine, dashboard.Config{
 			Version: cfg.Version, Store: cfg.Store, Guard: cfg.Guard, Status: statusOf, Logger: cfg.Logger, Closing: cfg.Closing,

@@ -41,16 +41,17 @@ func auditRun(ctx context.Context, inv *invocation, a auditFlags) (err error) {
 	if err := a.validate(); err != nil {
 		return err
 	}
-	rehearser, err := a.policy.rehearser(inv.config)
+	rehearsing, err := a.policy.open(ctx, inv)
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, rehearsing.close()) }()
 	r, err := openResources(ctx, inv.config, inv.log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.close(ctx)) }()
-	p, err := newPipeline(r, inv.config, inv.log, pipelineConfig{rehearser: rehearser, rehearsals: a.policy.k, inFlight: a.inFlight})
+	p, err := newPipeline(r, inv.config, inv.log, pipelineConfig{rehearser: rehearsing.rehearser, rehearsals: a.policy.k, inFlight: a.inFlight})
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func (f *liveFlags) register(fs *flag.FlagSet) {
 }
 
 // wanted reports whether a policy is to be audited live.
-func (f liveFlags) wanted(p policyFlags) bool { return p.url != "" || f.tasks > 0 || f.canaries > 0 }
+func (f liveFlags) wanted(p policyFlags) bool { return p.given() || f.tasks > 0 || f.canaries > 0 }
 
 // defaultLive is how many tasks and canaries a policy meets when nothing is said.
 const (

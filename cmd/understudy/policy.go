@@ -1,38 +1,64 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
 
 	"understudy/audit"
 	"understudy/envace/remote"
+	openai "understudy/envace/serve"
+	"understudy/gpu/chat"
 )
 
-// policyFlags say which policy rehearses, where episodes bring no rehearsals.
+// policyFlags say which policy rehearses, where episodes bring no rehearsals: a
+// server's, or one whose weights are here.
 type policyFlags struct {
 	url         string
 	model       string
 	temperature float64
 	k           int
+	engine      engineFlags
 }
 
 func (p *policyFlags) register(fs *flag.FlagSet) {
 	fs.StringVar(&p.url, "policy", "", "base URL of an OpenAI-compatible server whose model rehearses, such as http://127.0.0.1:8000/v1")
-	fs.StringVar(&p.model, "model", "", "model of that server; needed when it serves several")
+	fs.StringVar(&p.model, "model", "", "model of that server, needed when it serves several; without --policy, the folder of a model that rehearses here")
 	fs.Float64Var(&p.temperature, "temperature", 0, "of rehearsals")
 	fs.IntVar(&p.k, "k", 1, "rehearsals of each action; their agreement is stored")
+	p.engine.register(fs)
 }
 
-// rehearser is the policy that the flags name, or nil: then only rehearsals that
-// came with an episode are audited.
-func (p *policyFlags) rehearser(cfg Config) (audit.Rehearser, error) {
-	if p.url == "" {
-		return nil, nil //nolint:nilnil // no policy is an ordinary answer
+// given says whether there is a policy to rehearse.
+func (p *policyFlags) given() bool { return p.url != "" || p.model != "" }
+
+// policy is what rehearses, and what it holds.
+type policy struct {
+	rehearser audit.Rehearser // nil: only rehearsals that came with an episode are audited
+	handler   http.Handler    // of a model that is here: OpenAI's API over it
+	close     func() error
+}
+
+// open opens the policy that the flags name, if any.
+func (p *policyFlags) open(ctx context.Context, inv *invocation) (policy, error) {
+	none := policy{close: func() error { return nil }}
+	switch {
+	case !p.given():
+		return none, nil
+	case p.url == "":
+		return p.local(ctx, inv)
 	}
-	policy, err := p.remote(cfg)
+	r, err := p.remote(inv.config)
 	if err != nil {
-		return nil, err // a nil *Policy must not become a non-nil Rehearser
+		return none, err // a nil *Policy must not become a non-nil Rehearser
 	}
-	return policy, nil
+	none.rehearser = r
+	return none, nil
 }
 
 func (p *policyFlags) remote(cfg Config) (*remote.Policy, error) {
@@ -40,3 +66,68 @@ func (p *policyFlags) remote(cfg Config) (*remote.Policy, error) {
 		URL: p.url, Model: p.model, APIKey: string(cfg.PolicyKey), Temperature: p.temperature,
 	})
 }
+
+// A rehearsal on this machine's processors may take long, and need not be long.
+const (
+	localTimeout   = time.Hour
+	localMaxTokens = 512
+)
+
+// local loads a model; it is asked as a server is, without a network.
+func (p *policyFlags) local(ctx context.Context, inv *invocation) (policy, error) {
+	e, err := openEngine(p.model, p.engine)
+	if err != nil {
+		return policy{}, err
+	}
+	out := policy{close: e.close}
+	template, err := chat.Load(p.model)
+	if err == nil {
+		out.handler, err = openai.New(openai.Config{Name: e.name, Engine: e.Engine, Tokenizer: e.tokens, Template: template, Logger: inv.log})
+	}
+	if err == nil {
+		out.rehearser, err = remote.New(remote.Config{
+			URL: "http://built-in", Model: e.name, Temperature: p.temperature, MaxTokens: localMaxTokens, Timeout: localTimeout,
+			HTTP: &http.Client{Transport: inProcess{out.handler}},
+		})
+	}
+	if err != nil {
+		_ = e.close() // the first error says more
+		return policy{}, modelError(p.model, err)
+	}
+	inv.log.InfoContext(ctx, "model loaded", slog.String("model", e.name), slog.String("device", e.device.Name()),
+		slog.String("mode", e.device.Mode().String()), slog.Int("context", e.Limit()))
+	return out, nil
+}
+
+// inProcess answers requests by a handler of this process.
+type inProcess struct{ handler http.Handler }
+
+// RoundTrip implements http.RoundTripper.
+func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
+	reply := &reply{header: http.Header{}, status: http.StatusOK}
+	t.handler.ServeHTTP(reply, r)
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	return &http.Response{
+		Status: fmt.Sprintf("%d %s", reply.status, http.StatusText(reply.status)), StatusCode: reply.status,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: reply.header,
+		Body: io.NopCloser(&reply.body), ContentLength: int64(reply.body.Len()), Request: r,
+	}, nil
+}
+
+// reply is an http.ResponseWriter that keeps what is written.
+type reply struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+// Header implements http.ResponseWriter.
+func (r *reply) Header() http.Header { return r.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (r *reply) WriteHeader(status int) { r.status = status }
+
+// Write implements http.ResponseWriter.
+func (r *reply) Write(data []byte) (int, error) { return r.body.Write(data) }

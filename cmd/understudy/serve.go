@@ -10,7 +10,7 @@ import (
 
 func serveCommand() command {
 	return command{
-		name: "serve", summary: "run the service: API, dashboard, ledger and transport",
+		name: "serve", summary: "run the service: API, dashboard, ledger and transport; with --model, a model's API, too",
 		example: "understudy serve --listen 0.0.0.0:8080",
 		setup: func(fs *flag.FlagSet) runFunc {
 			var p policyFlags
@@ -23,11 +23,12 @@ func serveCommand() command {
 
 // serve runs the service and, unless told otherwise, a worker beside it.
 func serve(ctx context.Context, inv *invocation, pf policyFlags, work bool) (err error) {
-	rehearser, err := pf.rehearser(inv.config)
+	rehearsing, err := pf.open(ctx, inv)
 	if err != nil {
 		return err
 	}
-	m := &Main{Config: inv.config, Logger: inv.log, Out: inv.stdout}
+	defer func() { err = errors.Join(err, rehearsing.close()) }()
+	m := &Main{Config: inv.config, Logger: inv.log, Out: inv.stdout, Model: rehearsing.handler}
 	if err := m.Run(ctx); err != nil {
 		return err
 	}
@@ -35,7 +36,7 @@ func serve(ctx context.Context, inv *invocation, pf policyFlags, work bool) (err
 	if !work {
 		return m.Wait(ctx)
 	}
-	p, err := newPipeline(m.resources, inv.config, inv.log, pipelineConfig{rehearser: rehearser, rehearsals: pf.k})
+	p, err := newPipeline(m.resources, inv.config, inv.log, pipelineConfig{rehearser: rehearsing.rehearser, rehearsals: pf.k})
 	if err != nil {
 		return err
 	}

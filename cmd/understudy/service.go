@@ -24,7 +24,8 @@ import (
 type Main struct {
 	Config Config
 	Logger *slog.Logger
-	Out    io.Writer // where the first token is printed; nil = nowhere
+	Out    io.Writer    // where the first token is printed; nil = nowhere
+	Model  http.Handler // OpenAI's API over a model that is here; nil = none
 
 	resources *resources
 	listener  net.Listener
@@ -65,7 +66,7 @@ func (m *Main) Run(ctx context.Context) error {
 	m.server = &http.Server{
 		Handler: web.New(web.Config{
 			Version: versionText(), Ready: m.ready, Logger: m.Logger, Figures: l, Gates: l,
-			Guard: &access.Guard{Keys: l}, Store: l, Closing: m.closing,
+			Guard: &access.Guard{Keys: l}, Store: l, Model: m.Model, Closing: m.closing,
 			Scorer: m.rewards.hook, Environments: m.rewards.envs, Alarms: l,
 			Decided: func(ctx context.Context, v *gate.Verdict) { announceRegression(ctx, m.Config, m.Logger, l, v) },
 		}),

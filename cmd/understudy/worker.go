@@ -21,20 +21,21 @@ func workerCommand() command {
 }
 
 func work(ctx context.Context, inv *invocation, pf policyFlags, inFlight int) (err error) {
-	rehearser, err := pf.rehearser(inv.config)
+	rehearsing, err := pf.open(ctx, inv)
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, rehearsing.close()) }()
 	r, err := openResources(ctx, inv.config, inv.log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.close(ctx)) }()
-	p, err := newPipeline(r, inv.config, inv.log, pipelineConfig{rehearser: rehearser, rehearsals: pf.k, inFlight: inFlight})
+	p, err := newPipeline(r, inv.config, inv.log, pipelineConfig{rehearser: rehearsing.rehearser, rehearsals: pf.k, inFlight: inFlight})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
-	inv.log.InfoContext(ctx, "working", slog.Bool("rehearses", rehearser != nil))
+	inv.log.InfoContext(ctx, "working", slog.Bool("rehearses", rehearsing.rehearser != nil))
 	return p.run(ctx)
 }
