@@ -18,7 +18,7 @@ func auditCommand() command {
 		setup: func(fs *flag.FlagSet) runFunc {
 			a := auditFlags{}
 			a.register(fs)
-			a.policy.register(fs)
+			a.policy.registerLocal(fs)
 			a.live.register(fs)
 			fs.IntVar(&a.inFlight, "in-flight", 0, "episodes audited side by side; 0 = four times the processors")
 			fs.BoolVar(&a.versions, "across-versions", false, "live: audit the policy on the environment's later versions, too, and say whether it notices the change")

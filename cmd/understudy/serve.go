@@ -14,7 +14,7 @@ func serveCommand() command {
 		example: "understudy serve --listen 0.0.0.0:8080",
 		setup: func(fs *flag.FlagSet) runFunc {
 			var p policyFlags
-			p.register(fs)
+			p.registerLocal(fs)
 			work := fs.Bool("work", true, "audit queued episodes in this process, too")
 			return func(ctx context.Context, inv *invocation) error { return serve(ctx, inv, p, *work) }
 		},

@@ -186,7 +186,7 @@ func (t *training) prepare(ctx context.Context) (train.Config, error) {
 		c.Grader = envace.StateChecks{Raw: t.recipe.Reward.Raw}
 	}
 	if t.flags.policy.url != "" {
-		simulator, err := t.flags.policy.rehearser(t.inv.config)
+		simulator, err := t.flags.policy.remote(t.inv.config)
 		if err != nil {
 			return c, err
 		}

@@ -13,7 +13,7 @@ func workerCommand() command {
 		example: "understudy worker --database-url postgres://auditor@db.example/ledger --nats-url nats://queue.example:4222",
 		setup: func(fs *flag.FlagSet) runFunc {
 			var p policyFlags
-			p.register(fs)
+			p.registerLocal(fs)
 			inFlight := fs.Int("in-flight", 0, "episodes audited side by side; 0 = four times the processors")
 			return func(ctx context.Context, inv *invocation) error { return work(ctx, inv, p, *inFlight) }
 		},
