@@ -315,23 +315,28 @@ func onesBut(typ safetensors.Type, n, at int, v float64) []byte {
 		if i == at {
 			x = v
 		}
-		switch typ {
-		case safetensors.F64:
-			out = binary.LittleEndian.AppendUint64(out, math.Float64bits(x))
-		case safetensors.F32:
-			out = binary.LittleEndian.AppendUint32(out, math.Float32bits(float32(x)))
-		case safetensors.BF16:
-			out = binary.LittleEndian.AppendUint16(out, uint16(math.Float32bits(float32(x))>>16))
-		default: // F16, by hand
-			bits := map[float64]uint16{1: 0x3c00, 0: 0, -60000: 0xfb53, math.Inf(1): 0x7c00, math.Inf(-1): 0xfc00}
-			half, ok := bits[x]
-			if !ok {
-				half = 0x7e00
-			}
-			out = binary.LittleEndian.AppendUint16(out, half)
-		}
+		out = append(out, bitsOf(typ, x)...)
 	}
 	return out
+}
+
+// bitsOf is a number's bytes; halves are written out by hand.
+func bitsOf(typ safetensors.Type, x float64) []byte {
+	if typ == safetensors.F16 {
+		half, ok := map[float64]uint16{1: 0x3c00, 0: 0, -60000: 0xfb53, math.Inf(1): 0x7c00, math.Inf(-1): 0xfc00}[x]
+		if !ok {
+			half = 0x7e00
+		}
+		return binary.LittleEndian.AppendUint16(nil, half)
+	}
+	if typ == safetensors.F64 {
+		return binary.LittleEndian.AppendUint64(nil, math.Float64bits(x))
+	}
+	single := binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(x)))
+	if typ == safetensors.BF16 {
+		return single[2:]
+	}
+	return single
 }
 
 func BenchmarkTensor(b *testing.B) {
