@@ -7,12 +7,12 @@ AUDITS   ?= 1000000
 LINT     := bin/golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: model-smollm2 tokenizers help deps demo test check lint lint-rules tidy kill-rounds fuzz bench memory conformance build clean
+.PHONY: bench-web model-smollm2 tokenizers help deps demo test check lint lint-rules tidy kill-rounds fuzz bench memory conformance build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-deps: ## install what is missing (PostgreSQL, Python, a C compiler for the race detector), or say how
+deps: ## install what is missing (PostgreSQL, Python, Chromium, a C compiler for the race detector), or say how
 	@.ci/deps
 
 demo: deps build ## start everything and run the demonstration
@@ -47,6 +47,9 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 
 bench: ## all benchmarks, once around
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+bench-web: deps ## how long the dashboard's pages take over 1,000,000 pairs and 10,000,000 rollups
+	UNDERSTUDY_WEB_PAIRS=1000000 UNDERSTUDY_WEB_ROLLUPS=10000000 $(GO) test -run '^$$' -bench '^BenchmarkPages$$' -benchtime 200x -timeout 2h ./web/dashboard
 
 memory: deps ## audit AUDITS (1000000) actions and report whether memory grows
 	$(GO) test -run '^$$' -bench '^BenchmarkMemory$$' -benchtime $(AUDITS)x -timeout 2h ./audit/queue

@@ -59,9 +59,10 @@ func (c Config) Validate() error {
 // Ledger stores and reads what was audited. It is safe for concurrent use, also
 // from several processes on one database.
 type Ledger struct {
-	pool   *pgxpool.Pool
-	config Config
-	rollup rollupStatements
+	pool    *pgxpool.Pool
+	config  Config
+	rollup  rollupStatements
+	summary summaryCache
 
 	mu   sync.RWMutex
 	runs map[string]int32 // ids by name; a run's id never changes

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,23 +28,7 @@ func (l *Ledger) Summary(ctx context.Context, run string, slice audit.Slice) (au
 		_, err := l.RunHead(ctx, run)
 		return audit.Summary{}, err
 	}
-	s := &summaries[0]
-	rows, err := l.pool.Query(ctx, `SELECT DISTINCT version::text, mode FROM summary_cell WHERE run = $1 AND split = 'all' ORDER BY 1, 2`, s.Run.Number)
-	if err != nil {
-		return *s, infrastructure(err)
-	}
-	var version, mode string
-	_, err = pgx.ForEachRow(rows, []any{&version, &mode}, func() error {
-		if version != "" && !slices.Contains(s.Versions, version) {
-			s.Versions = append(s.Versions, version)
-		}
-		if mode != "" && !slices.Contains(s.Modes, audit.Mode(mode)) {
-			s.Modes = append(s.Modes, audit.Mode(mode))
-		}
-		return nil
-	})
-	slices.Sort(s.Modes)
-	return *s, infrastructure(err)
+	return summaries[0], nil
 }
 
 // Pooled reads the figures over all tools of several runs, in the order of names.
@@ -88,6 +73,8 @@ func (l *Ledger) Computed(ctx context.Context, run string) (time.Time, error) {
 	return at, infrastructure(err)
 }
 
+// summaries reads what the runs' summaries say, from memory where it was read
+// before: computed figures never change, they are replaced.
 func (l *Ledger) summaries(ctx context.Context, runs []string, slice audit.Slice, pooled bool) ([]audit.Summary, error) {
 	names := make([]string, len(runs))
 	for i, run := range runs {
@@ -102,41 +89,69 @@ func (l *Ledger) summaries(ctx context.Context, runs []string, slice audit.Slice
 		return nil, infrastructure(err)
 	}
 	slices.SortFunc(heads, func(a, b audit.RunHead) int { return slices.Index(names, a.Name) - slices.Index(names, b.Name) })
-	out := make([]audit.Summary, len(heads))
-	index := make(map[int32]*audit.Summary, len(heads))
 	var ids []int32
 	for i := range heads {
-		out[i] = audit.Summary{Run: heads[i], Slice: slice}
-		index[heads[i].Number], ids = &out[i], append(ids, heads[i].Number)
+		ids = append(ids, heads[i].Number)
 	}
-	return out, infrastructure(l.readCells(ctx, ids, slice, pooled, index))
+	computed, err := l.computedAt(ctx, ids)
+	if err != nil {
+		return nil, infrastructure(err)
+	}
+	out := make([]audit.Summary, len(heads))
+	for i := range heads {
+		key := summaryKey{heads[i].Number, slice, pooled, computed[heads[i].Number]}
+		kept, ok := l.summary.get(key)
+		if !ok {
+			if kept, err = l.readSummary(ctx, key); err != nil {
+				return nil, infrastructure(err)
+			}
+			l.summary.put(key, kept)
+		}
+		out[i] = kept
+		out[i].Run, out[i].Slice = heads[i], slice
+	}
+	return out, nil
 }
 
-func (l *Ledger) readCells(ctx context.Context, ids []int32, slice audit.Slice, pooled bool, index map[int32]*audit.Summary) error {
-	rows, err := l.pool.Query(ctx, `
-		SELECT s.run, s.moves, s.computed_at, coalesce(c.tool, ''), c.figures
-		FROM summary s LEFT JOIN summary_cell c ON c.run = s.run AND c.version = $2 AND c.mode = $3 AND c.split = $4 AND (c.tool IN ('*', '') OR NOT $5)
-		WHERE s.run = ANY($1) ORDER BY s.run, c.environment, c.tool`,
-		ids, label(slice.Version), string(slice.Mode), string(slice.Split), pooled)
+// computedAt says when each run's figures were computed.
+func (l *Ledger) computedAt(ctx context.Context, ids []int32) (map[int32]time.Time, error) {
+	rows, err := l.pool.Query(ctx, `SELECT run, computed_at FROM summary WHERE run = ANY($1)`, ids)
 	if err != nil {
-		return fmt.Errorf("read figures: %w", err)
+		return nil, fmt.Errorf("read summaries: %w", err)
+	}
+	at := make(map[int32]time.Time, len(ids))
+	var (
+		run      int32
+		computed time.Time
+	)
+	_, err = pgx.ForEachRow(rows, []any{&run, &computed}, func() error {
+		at[run] = computed
+		return nil
+	})
+	return at, err
+}
+
+func (l *Ledger) readSummary(ctx context.Context, key summaryKey) (audit.Summary, error) {
+	var s audit.Summary
+	rows, err := l.pool.Query(ctx, `
+		SELECT s.moves, s.computed_at, coalesce(c.tool, ''), c.figures
+		FROM summary s LEFT JOIN summary_cell c ON c.run = s.run AND c.version = $2 AND c.mode = $3 AND c.split = $4 AND (c.tool IN ('*', '') OR NOT $5)
+		WHERE s.run = $1 ORDER BY c.environment, c.tool`,
+		key.run, label(key.slice.Version), string(key.slice.Mode), string(key.slice.Split), key.pooled)
+	if err != nil {
+		return s, fmt.Errorf("read figures: %w", err)
 	}
 	var (
-		run   int32
-		moves int64
-		at    time.Time
-		tool  string
-		text  []byte
+		tool string
+		text []byte
 	)
-	_, err = pgx.ForEachRow(rows, []any{&run, &moves, &at, &tool, &text}, func() error {
-		s := index[run]
-		s.Moves, s.Computed = moves, at
+	_, err = pgx.ForEachRow(rows, []any{&s.Moves, &s.Computed, &tool, &text}, func() error {
 		if text == nil {
 			return nil
 		}
 		var f audit.Figures
 		if err := json.Unmarshal(text, &f); err != nil {
-			return fmt.Errorf("read figures of run %d: %w", run, err)
+			return fmt.Errorf("read figures of run %d: %w", key.run, err)
 		}
 		switch tool {
 		case audit.AllTools:
@@ -149,9 +164,65 @@ func (l *Ledger) readCells(ctx context.Context, ids []int32, slice audit.Slice, 
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("read figures: %w", err)
+		return s, fmt.Errorf("read figures: %w", err)
 	}
-	return nil
+	return s, l.readSlices(ctx, key.run, &s)
+}
+
+// readSlices lists the versions and modes that a run has.
+func (l *Ledger) readSlices(ctx context.Context, run int32, s *audit.Summary) error {
+	rows, err := l.pool.Query(ctx, `SELECT DISTINCT version::text, mode FROM summary_cell WHERE run = $1 AND tool = '*' AND split = 'all' ORDER BY 1, 2`, run)
+	if err != nil {
+		return fmt.Errorf("read slices: %w", err)
+	}
+	var version, mode string
+	_, err = pgx.ForEachRow(rows, []any{&version, &mode}, func() error {
+		if version != "" && !slices.Contains(s.Versions, version) {
+			s.Versions = append(s.Versions, version)
+		}
+		if mode != "" && !slices.Contains(s.Modes, audit.Mode(mode)) {
+			s.Modes = append(s.Modes, audit.Mode(mode))
+		}
+		return nil
+	})
+	slices.Sort(s.Modes)
+	return err
+}
+
+// summaryKey names figures that never change.
+type summaryKey struct {
+	run      int32
+	slice    audit.Slice
+	pooled   bool
+	computed time.Time
+}
+
+// summaryCache keeps the summaries that were read last, decoded. What it holds
+// is shared: nobody changes it.
+type summaryCache struct {
+	mu   sync.Mutex
+	kept map[summaryKey]audit.Summary
+}
+
+// maxSummaries bounds the cache to some tens of megabytes.
+const maxSummaries = 256
+
+func (c *summaryCache) get(key summaryKey) (audit.Summary, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, ok := c.kept[key]
+	return s, ok
+}
+
+func (c *summaryCache) put(key summaryKey, s audit.Summary) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.kept) >= maxSummaries || c.kept == nil {
+		c.kept = make(map[summaryKey]audit.Summary, maxSummaries)
+	}
+	if s.Computed.Equal(key.computed) { // else it was replaced in between
+		c.kept[key] = s
+	}
 }
 
 // Stale lists runs whose counters moved since their figures were computed,

@@ -1,0 +1,75 @@
+package ledgertest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Multiply copies every pair of a seeded run until it holds times as many, in
+// statements of its own: for benchmarks. The copies have new keys, episodes and
+// prompt groups; their documents still say the first one's key, so verify is
+// not for such a ledger.
+func Multiply(tb testing.TB, pool *pgxpool.Pool, run string, times int) {
+	tb.Helper()
+	m := multiplier{tb: tb, pool: pool, times: times}
+	if err := pool.QueryRow(tb.Context(), `SELECT id FROM run WHERE name = $1`, run).Scan(&m.run); err != nil {
+		tb.Fatal(err)
+	}
+	copied := map[string]string{"key": `sha256(t.key || int4send(i))`, "episode": `sha256(t.episode || int4send(i))`}
+	group := map[string]string{"prompt_group": `t.prompt_group || '+' || i`}
+	// First the results, then what names them: run_pair says which are the run's.
+	m.copy("pair", `EXISTS (SELECT FROM run_pair m WHERE m.run = $1 AND m.key = t.key)`, copied)
+	m.copy("action", `t.run = $1`, copied)
+	m.copy("run_pair", `t.run = $1`, copied, group)
+	m.copy("episode", `t.run = $1`, map[string]string{"id": `sha256(t.id || int4send(i))`, "name": `t.name || '+' || i`}, group)
+	for _, table := range []string{"rollup", "cell", "counter"} {
+		m.copy(table, `t.run = $1`, group)
+	}
+	m.exec(`UPDATE leaf SET pairs = pairs * $2, leaves = leaves * $2, weight = weight * $2 WHERE run = $1`)
+	m.exec(`UPDATE progress SET pairs = pairs * $2, masked = masked * $2, moves = moves + 1 WHERE run = $1`)
+	if _, err := pool.Exec(tb.Context(), `ANALYZE`); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+type multiplier struct {
+	tb    testing.TB
+	pool  *pgxpool.Pool
+	run   int32
+	times int
+}
+
+// copy inserts a table's rows again, with some columns written anew.
+func (m *multiplier) copy(table, where string, anew ...map[string]string) {
+	m.tb.Helper()
+	rows, err := m.pool.Query(m.tb.Context(), `
+		SELECT attname::text FROM pg_attribute WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum`, table)
+	if err != nil {
+		m.tb.Fatal(err)
+	}
+	columns, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		m.tb.Fatal(err)
+	}
+	values := make([]string, len(columns))
+	for i, column := range columns {
+		values[i] = "t." + column
+		for _, words := range anew {
+			if word := words[column]; word != "" {
+				values[i] = word
+			}
+		}
+	}
+	m.exec(`INSERT INTO ` + table + ` (` + strings.Join(columns, ", ") + `) SELECT ` + strings.Join(values, ", ") +
+		` FROM ` + table + ` t, generate_series(1, $2::integer - 1) AS i WHERE ` + where)
+}
+
+func (m *multiplier) exec(statement string) {
+	m.tb.Helper()
+	if _, err := m.pool.Exec(m.tb.Context(), statement, m.run, m.times); err != nil {
+		m.tb.Fatalf("multiply: %v: %.120s", err, statement)
+	}
+}
