@@ -30,6 +30,7 @@ type layout struct {
 	// those of all that it continues, then its own; first (T) is where a row
 	// first stands among them.
 	rows, first []int32
+	asked       []int32 // (E) 1 where a row first stands
 }
 
 // layout computes positions, and the expanded sequences when they are no more
@@ -72,9 +73,11 @@ func (x *layout) expand(b *Batch, row []int32, i int) {
 	start := int32(len(x.rows))
 	for _, s := range slices.Backward(chain) {
 		for p := range b.Lengths[s] {
+			asked := int32(0)
 			if r := row[s] + p; x.first[r] < 0 {
-				x.first[r] = int32(len(x.rows))
+				x.first[r], asked = int32(len(x.rows)), 1
 			}
+			x.asked = append(x.asked, asked)
 			x.rows, x.starts = append(x.rows, row[s]+p), append(x.starts, start)
 		}
 	}
@@ -93,6 +96,7 @@ func (t *Trainer) upload(b *Batch, x layout) {
 		t.dev.UploadInts(t.tree.starts, x.starts)
 		t.dev.UploadInts(t.tree.rows, x.rows)
 		t.dev.UploadInts(t.tree.first, x.first)
+		t.dev.UploadInts(t.tree.asked, x.asked)
 	} else {
 		t.dev.UploadInts(t.starts, x.starts)
 	}

@@ -196,6 +196,10 @@ type Attention struct {
 	LSE     Buffer // (T,H)
 	Q, K, V Buffer // (T,H,D), (T,G,D), (T,G,D)
 	Starts  Buffer // (T) I32: the first row of the row's sequence
+	// Asked (T) I32, or none: rows of zeros, which come before the others of their
+	// sequence, are keys and values only. Their Out and LSE, DOut and DQ are
+	// neither read nor written.
+	Asked Buffer
 }
 
 // AttentionGrad is Attention with the gradient of Out, and where those of Q, K

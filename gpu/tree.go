@@ -3,7 +3,8 @@ package gpu
 // treeActs is attention over sequences that share beginnings (Batch.Parents).
 // Projections, norms and the MLP, which are nearly all of the work, run over
 // each row once; for attention alone the rows are expanded to whole sequences,
-// so that it is the same operation with the same bits.
+// so that it is the same operation with the same bits. A row asks once, where it
+// first stands; elsewhere it is key and value only.
 type treeActs struct {
 	n            int    // E of this batch; 0: nothing is shared
 	q, k, v      Buffer // (E,H,D), (E,G,D), (E,G,D)
@@ -11,6 +12,7 @@ type treeActs struct {
 	dout         Buffer // (E,H,D)
 	dq, dk, dv   Buffer // as q, k, v
 	rows, starts Buffer // (E) I32, see layout
+	asked        Buffer // (E) I32: 1 where a row first stands
 	first        Buffer // (T) I32
 }
 
@@ -32,7 +34,7 @@ func (t *Trainer) planTree(p *plan) {
 		return
 	}
 	p.add(t.Expanded, t.tree.buffers(t.Heads, t.ScoreOnly)...)
-	p.addInts(t.Expanded, &t.tree.rows, &t.tree.starts)
+	p.addInts(t.Expanded, &t.tree.rows, &t.tree.starts, &t.tree.asked)
 	p.addInts(t.Tokens, &t.tree.first)
 }
 
@@ -42,13 +44,16 @@ func (t *Trainer) expanded() treeActs {
 	for _, b := range x.buffers(t.Heads, t.ScoreOnly) {
 		*b.buffer = b.buffer.Slice(0, x.n*b.perRow)
 	}
-	x.rows, x.starts, x.first = x.rows.Slice(0, x.n), x.starts.Slice(0, x.n), x.first.Slice(0, t.positions.Len)
+	for _, b := range []*Buffer{&x.rows, &x.starts, &x.asked} {
+		*b = b.Slice(0, x.n)
+	}
+	x.first = x.first.Slice(0, t.positions.Len)
 	return x
 }
 
 func (t *Trainer) treeAttention(x *treeActs) Attention {
 	return Attention{
-		Heads: t.Heads, Scale: t.attentionScale(), Out: x.out, LSE: x.lse, Q: x.q, K: x.k, V: x.v, Starts: x.starts,
+		Heads: t.Heads, Scale: t.attentionScale(), Out: x.out, LSE: x.lse, Q: x.q, K: x.k, V: x.v, Starts: x.starts, Asked: x.asked,
 	}
 }
 
@@ -73,7 +78,6 @@ func (t *Trainer) expandAndAttend(a *layerActs) treeActs {
 // it, whose gradients add up.
 func (t *Trainer) attendTreeBackward(a *layerActs, g *gradActs) {
 	x := t.expandAndAttend(a)
-	t.dev.Zero(x.dout)
 	t.dev.Scatter(x.dout, g.att, x.first)
 	t.dev.AttendBackward(AttentionGrad{Attention: t.treeAttention(&x), DOut: x.dout, DQ: x.dq, DK: x.dk, DV: x.dv})
 	t.dev.Gather(g.qr, x.dq, x.first)

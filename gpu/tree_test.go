@@ -61,13 +61,13 @@ func TestTreeIsWhole(t *testing.T) {
 				if !slices.Equal(got.LogProb, want.LogProb) || !slices.Equal(got.Entropy, want.Entropy) {
 					t.Errorf("tree %v\nwhole %v", got.LogProb, want.LogProb)
 				}
-				gradients(t, tr, tree)
+				gradients(t, tr, whole)
 				saving := newTrainer(t, m, gpu.TrainerConfig{Tokens: 100, Expanded: 100, Targets: 100, Checkpoint: true, LogitRows: 16})
 				gradients(t, saving, tree)
 				a, b := download(t, dev, tr.Gradients("")), download(t, dev, saving.Gradients(""))
 				for i := range a {
 					if math.Abs(float64(a[i]-b[i])) > 1e-4*(1+math.Abs(float64(a[i]))) {
-						t.Fatalf("gradient %d: %v, with checkpointing %v", i, a[i], b[i])
+						t.Fatalf("gradient %d: %v whole, %v as a tree with checkpointing", i, a[i], b[i])
 					}
 				}
 			})

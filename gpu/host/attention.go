@@ -38,7 +38,7 @@ const queryBlock = 128
 func (d *Device) Attend(t gpu.Attention) {
 	a := newAttention(t.Heads, t.Scale, t.Out, t.Q, t.K, t.V)
 	a.lse = floats(t.LSE)
-	blocks := sequenceBlocks(ints(t.Starts))
+	blocks := sequenceBlocks(ints(t.Starts), ints(t.Asked))
 	d.pool.run(len(blocks)*a.G, func(w *worker, task int) {
 		b, g := blocks[task/a.G], task%a.G
 		rows := make([]query, 0, b.end-b.from)
@@ -54,9 +54,13 @@ func (d *Device) Attend(t gpu.Attention) {
 // sequenceBlock is rows from..end-1 of the sequence that starts at row start.
 type sequenceBlock struct{ start, from, end int }
 
-func sequenceBlocks(starts []int32) []sequenceBlock {
+func sequenceBlocks(starts, asked []int32) []sequenceBlock {
 	var blocks []sequenceBlock
 	for from := 0; from < len(starts); {
+		if asked != nil && asked[from] == 0 {
+			from++
+			continue
+		}
 		end := from + 1
 		for end < len(starts) && starts[end] == starts[from] && end < from+queryBlock {
 			end++

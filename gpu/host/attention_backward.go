@@ -18,7 +18,11 @@ func (d *Device) AttendBackward(t gpu.AttentionGrad) {
 	d.pool.run(len(sequences)*a.G, func(w *worker, task int) {
 		b := newAttentionGrad(d, w, a, task%a.G, sequences[task/a.G])
 		b.dout, b.dq = floats(t.DOut), floats(t.DQ)
-		for from := 0; from < b.tokens; from += gradBlock {
+		from := 0
+		for asked := ints(t.Asked); asked != nil && from < b.tokens && asked[b.start+from] == 0; {
+			from++
+		}
+		for ; from < b.tokens; from += gradBlock {
 			b.block(d, w, from, min(b.tokens, from+gradBlock))
 		}
 		b.store(floats(t.DK), b.dk)

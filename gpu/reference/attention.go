@@ -12,8 +12,11 @@ type keysFunc func(i int) int
 
 // Attend is causal attention within packed sequences.
 func (d *Device) Attend(a gpu.Attention) {
-	starts := ints(a.Starts)
+	starts, asked := ints(a.Starts), ints(a.Asked)
 	for t, start := range starts {
+		if asked != nil && asked[t] == 0 {
+			continue
+		}
 		at := func(i int) int { return int(start) + i }
 		lse := d.attendRow(a, t, t-int(start)+1, at)
 		copy(floats(a.LSE)[t*a.H:], lse)
@@ -76,7 +79,11 @@ func (d *Device) scores(a gpu.Attention, q []float64, g, n int, at keysFunc) []f
 func (d *Device) AttendBackward(a gpu.AttentionGrad) {
 	k, v, q := floats(a.K), floats(a.V), floats(a.Q)
 	dq, dk, dv := make([]float64, a.DQ.Len), make([]float64, a.DK.Len), make([]float64, a.DV.Len)
+	asked := ints(a.Asked)
 	for t, start := range ints(a.Starts) {
+		if asked != nil && asked[t] == 0 {
+			continue
+		}
 		n, at := t-int(start)+1, func(i int) int { return int(start) + i }
 		for h := range a.H {
 			g, head := h/(a.H/a.G), (t*a.H+h)*a.D
