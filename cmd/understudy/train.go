@@ -163,7 +163,7 @@ func (t *training) prepare(ctx context.Context) (train.Config, error) {
 	if !ok {
 		return c, &audit.Error{Code: audit.CodeUnprocessable, Message: t.recipe.Environment + " has no tasks", Hint: "train in an environment that has"}
 	}
-	t.inv.log.Info("generating tasks", "train", t.recipe.Data.Train, "heldout", t.recipe.Data.Heldout)
+	t.inv.log.InfoContext(ctx, "generating tasks", slog.Int("train", t.recipe.Data.Train), slog.Int("heldout", t.recipe.Data.Heldout))
 	if c.Train, err = tasker.Tasks(ctx, t.recipe.Data.TrainSeed, t.recipe.Data.Train); err != nil {
 		return c, err
 	}

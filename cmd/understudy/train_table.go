@@ -47,11 +47,8 @@ n/deff, clustered by task. %d of %d runs have no evaluation yet.
 
 // figureOf is a figure over all tools of a mode.
 func figureOf(e train.Evaluated, mode audit.Mode, figure audit.Figure) stat.Estimate {
-	for i := range e.Figures {
-		f := &e.Figures[i]
-		if f.Mode == mode && f.Tool == "" && f.Split == audit.AllTasks {
-			return f.Value(string(figure))
-		}
+	if f := e.Of(mode); f != nil {
+		return f.Value(string(figure))
 	}
 	return stat.Clustered(nil, .95)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -17,10 +18,20 @@ type Evaluated struct {
 	Step int `json:"step"`
 	// Tasks are the held-out tasks, each with its samples.
 	Tasks []EvaluatedTask `json:"tasks"`
-	// Figures are of all tools, by mode: canaries, and the solutions' calls in
-	// forced mode.
+	// Figures are of each tool and of audit.AllTools, by mode: canaries, and the
+	// solutions' calls in forced mode.
 	Figures []audit.Figures `json:"figures"`
 	Tokens  int             `json:"tokens"` // sampled
+}
+
+// Of is a mode's figures over all tools; nil when nothing of it was audited.
+func (e Evaluated) Of(mode audit.Mode) *audit.Figures {
+	for i := range e.Figures {
+		if f := &e.Figures[i]; f.Mode == mode && f.Tool == audit.AllTools {
+			return f
+		}
+	}
+	return nil
 }
 
 // EvaluatedTask counts one task's samples.
@@ -145,7 +156,9 @@ func (t *Trainer) audit(ctx context.Context, tasks []audit.Task) ([]audit.Figure
 	for _, p := range pairs {
 		tally.Add(p)
 	}
-	return tally.Figures(t.Recipe.Data.HeldoutSeed), auditor.Close()
+	return slices.DeleteFunc(tally.Slices(t.Recipe.Data.HeldoutSeed), func(f audit.Figures) bool {
+		return f.Version != "" || f.Mode == "" || f.Split != audit.AllTasks || f.Tool == ""
+	}), auditor.Close()
 }
 
 // solutions are the calls of the tasks' reference solutions, to be rehearsed on the

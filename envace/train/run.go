@@ -223,14 +223,12 @@ func (t *Trainer) evaluatedLine(e Evaluated) string {
 
 // canaryFSR is the false-success rate over all canaries, with its count.
 func (e Evaluated) canaryFSR() string {
-	for i := range e.Figures {
-		f := &e.Figures[i]
-		if f.Mode == audit.Canary && f.Tool == "" && f.Split == audit.AllTasks {
-			v := f.Value(string(audit.FigureFSR))
-			return fmt.Sprintf("%.3f of %.0f", v.Value, float64(v.N))
-		}
+	f := e.Of(audit.Canary)
+	if f == nil {
+		return "unknown"
 	}
-	return "unknown"
+	rate := f.Value(string(audit.FigureFSR))
+	return fmt.Sprintf("%.3f of %d", rate.Value, rate.N)
 }
 
 // earlier reads the evaluations up to a step; later ones are of a part of the run

@@ -1,0 +1,73 @@
+package train_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"understudy/audit"
+	"understudy/envace"
+	"understudy/envace/grpo"
+	"understudy/envace/train"
+)
+
+// Every value of the paper's setting is pinned: a recipe that drifts reproduces nothing.
+func TestPaperRecipes(t *testing.T) {
+	t.Parallel()
+	for name, base := range map[string]string{"paper-qwen3-8b": "Qwen/Qwen3-8B", "paper-qwen3-1.7b": "Qwen/Qwen3-1.7B"} {
+		got, err := train.ReadRecipe(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := train.Recipe{
+			Name: name, About: got.About, Format: "chat", Model: train.Shape{Base: base}, Data: train.Data{Source: "cm2", Train: 470 * 16},
+			Rollout: train.Rollout{
+				Prompts: 16, Rollouts: 4, Temperature: 1, Turns: 30, ParallelCalls: 8, PromptTokens: 12000, ResponseTokens: 8000,
+				Errors: envace.ErrorContinue, MaskOverlong: true,
+			},
+			Reward:    train.Reward{Grader: "judge", Judge: "Qwen3-30B-A3B"},
+			Baseline:  train.Baseline{Weighting: grpo.ByOutput},
+			Loss:      train.Loss{ClipLow: .2, ClipHigh: .2, KL: 1e-4, Estimator: grpo.K3, Updates: 1},
+			Optimizer: train.Optimizer{LearningRate: 1e-6, Beta1: .9, Beta2: .999, Decay: .01, Clip: 1},
+			Steps:     470, MicroTokens: 20000, GradientCheckpoints: true,
+			Checkpoints: train.Checkpoint{Every: 50, Rule: "last"}, Evaluation: train.Evaluation{Every: 10, Samples: 4}, Scale: "16 H20 GPUs",
+		}
+		if got != want {
+			t.Errorf("%s:\n got %+v\nwant %+v", name, got, want)
+		}
+	}
+	if !slices.Equal(train.Names(), []string{"paper-qwen3-1.7b", "paper-qwen3-8b", "tiny"}) {
+		t.Errorf("the recipes are %v", train.Names())
+	}
+}
+
+func TestRecipeFaults(t *testing.T) {
+	t.Parallel()
+	tiny, err := os.ReadFile("recipes/tiny.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct{ from, to, want, reason string }{
+		{"rollouts: 8", "rollouts: 1", "no baseline", "a lone rollout has nothing to be compared with"},
+		{"weighting: output", "weighting: token", "weighting is output or trajectory", "an unknown word"},
+		{"kl_estimator: k3", "kl_estimator: k4", "k1, k2 or k3", "an unknown estimator"},
+		{"steps: 150", "step: 150", "step", "a misspelt key"},
+		{"rule: last", "rule: best", "decided before the run", "a checkpoint picked by its result"},
+		{"clip_low: 0.2", "clip_low: 1.5", "clip", "a clip that lets the ratio go below 0"},
+	}
+	for _, test := range tests {
+		path := filepath.Join(t.TempDir(), "r.yaml")
+		if err := os.WriteFile(path, []byte(strings.Replace(string(tiny), test.from, test.to, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := train.ReadRecipe(path)
+		if audit.ErrorCode(err) != audit.CodeInvalid || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v", test.reason, err)
+		}
+	}
+	if _, err := train.ReadRecipe("big"); audit.ErrorCode(err) != audit.CodeNotFound || !strings.Contains(audit.ErrorHint(err), "tiny") {
+		t.Errorf("a recipe that is not there: %v", err)
+	}
+}
