@@ -173,7 +173,7 @@ func (d *Device) attendChunk(w *worker, a attention, s *softmaxState, rows [2]in
 	scores, parts := w.floats(scratchS, n*chunk), split(n, d.k.rows)
 	for t, row := 0, 0; t < parts.parts; t++ {
 		m := parts.size(t)
-		d.k.half[m](a.D, &s.q[(from+row)*a.width], 4*a.width, 4, unsafe.Pointer(&c.kT[0]), 4*chunk, &scores[row*chunk], 4*chunk, 0, c.ahead)
+		d.k.half[m](a.D, &s.q[(from+row)*a.width], 4*a.width, 4, unsafe.Pointer(&c.kT[0]), 4*chunk, &scores[row*chunk], 4*chunk, 0, c.ahead, 4*chunk)
 		row += m
 	}
 	acc := s.acc[from*a.width:]
@@ -235,7 +235,7 @@ type smallProduct struct {
 	c       []float32
 	ldc     int
 	load    int // 1: +=
-	ahead   int // as a tile takes it
+	ahead   int // bytes after a row of B, what is needed soon
 }
 
 // multiplySmall is a product on one thread with nothing packed.
@@ -252,7 +252,7 @@ func (d *Device) multiplySmall(x smallProduct) {
 		}
 		for t, row := 0, 0; t < parts.parts; t++ {
 			m := parts.size(t)
-			tiles[m](x.k, &x.a[row*x.rs], 4*x.rs, 4*x.cs, unsafe.Pointer(&x.b[j]), 4*x.ldb, &x.c[row*x.ldc+j], 4*x.ldc, x.load, x.ahead)
+			tiles[m](x.k, &x.a[row*x.rs], 4*x.rs, 4*x.cs, unsafe.Pointer(&x.b[j]), 4*x.ldb, &x.c[row*x.ldc+j], 4*x.ldc, x.load, x.ahead, 4*x.ldb)
 			row += m
 		}
 		j += width

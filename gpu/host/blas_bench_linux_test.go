@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/ebitengine/purego"
-	"golang.org/x/sys/unix"
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/gonum"
 )
@@ -102,9 +101,9 @@ func duel(b *testing.B, flops float64, ours func(), others map[string]func()) {
 		if f == nil {
 			return
 		}
-		start := processTime(b)
+		start := ProcessTime(b)
 		f()
-		if d := processTime(b) - start; shortest[name] == 0 || d < shortest[name] {
+		if d := ProcessTime(b) - start; shortest[name] == 0 || d < shortest[name] {
 			shortest[name] = d
 		}
 	}
@@ -127,14 +126,4 @@ func duel(b *testing.B, flops float64, ours func(), others map[string]func()) {
 	if others["openblas"] == nil {
 		b.Log("libopenblas.so.0 is not installed: only our own rate")
 	}
-}
-
-// processTime is the processor time of all threads: gonum uses several.
-func processTime(b *testing.B) time.Duration {
-	b.Helper()
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(t.Nano())
 }

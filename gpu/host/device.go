@@ -63,8 +63,11 @@ func (d *Device) Close() { d.pool.close() }
 
 // Name is for people: "host avx512, 2 threads".
 func (d *Device) Name() string {
-	return fmt.Sprintf("host %s, %d threads", d.k.name, len(d.pool.workers))
+	return fmt.Sprintf("host %s, %d threads", d.k.name, d.Threads())
 }
+
+// Threads is how many work at an operation, the caller's among them.
+func (d *Device) Threads() int { return len(d.pool.workers) }
 
 // Mode is what New was asked for.
 func (d *Device) Mode() gpu.Mode { return d.mode }

@@ -4,9 +4,9 @@ import "unsafe"
 
 // tileFunc computes C (m,nr) = or += A (m,k) · B (k,nr) for one height m. Strides are in
 // bytes: A's element (i,p) is at a+i*rs+p*cs, B's row p at b+p*ldb, C's row i at c+i*ldc; C
-// is read only if load is not 0. The line that lies ahead bytes after a row of B will be needed
-// soon; 0: none. An element is one chain over p = 0..k-1.
-type tileFunc func(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
+// is read only if load is not 0. With row p of B, the line at b+ahead+p*step is fetched, which will
+// be needed soon. An element is one chain over p = 0..k-1.
+type tileFunc func(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
 
 // kernels are the inner loops for one instruction set.
 type kernels struct {
@@ -27,13 +27,13 @@ func goKernels() kernels {
 	const rows = 4
 	k := kernels{name: "go", rows: rows, width: chunk, loops: goLoops()}
 	for m := range rows + 1 {
-		f32 := func(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, _ int) {
+		f32 := func(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, _, _ int) {
 			for i := range m {
 				tileRow(k, unsafe.Add(unsafe.Pointer(a), i*rs), cs, b, ldb, row16(unsafe.Add(unsafe.Pointer(c), i*ldc)), load)
 			}
 		}
 		k.f32 = append(k.f32, f32)
-		k.bf16 = append(k.bf16, func(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, _ int) {
+		k.bf16 = append(k.bf16, func(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, _, _ int) {
 			wide := make([]float32, max(1, k*chunk))
 			for p := range k {
 				packed := (*[chunk]uint16)(unsafe.Add(b, p*ldb))
@@ -41,7 +41,7 @@ func goKernels() kernels {
 					wide[p*chunk+j] = fromBF16(packed[2*(j%(chunk/2))+j/(chunk/2)])
 				}
 			}
-			f32(k, a, rs, cs, unsafe.Pointer(&wide[0]), 4*chunk, c, ldc, load, 0)
+			f32(k, a, rs, cs, unsafe.Pointer(&wide[0]), 4*chunk, c, ldc, load, 0, 0)
 		})
 	}
 	k.half = k.f32

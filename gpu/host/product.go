@@ -54,6 +54,9 @@ func (d *Device) shares(x product) (group, rows int) {
 	}
 	const fewPanels, fewRows = 8, 192
 	tasks := 4 * threads // so that a thread that falls behind can be helped
+	if x.m <= streamRows {
+		tasks = threads // long streams
+	}
 	for rows > fewRows && ceil(x.m, rows)*ceil(panels, fewPanels) < tasks {
 		rows = ceil(rows, 2)
 	}
@@ -109,33 +112,23 @@ func (d *Device) multiplyPanels(w *worker, x product, i, j [2]int, stream bool) 
 			b := x.b.block(&d.k, panel, p0, kc, scratch)
 			n0 := panel * x.b.width
 			for t, row := 0, i[0]; t < s.parts; t++ {
-				m, ahead := s.size(t), 0
-				if stream {
-					ahead = lineAhead(t, stride)
+				m, ahead, step := s.size(t), 0, 0
+				if stream { // each tile fetches its share of the next block, so that all wait alike
+					ahead, step = blockK*stride+t*kc*stride/s.parts, stride/s.parts
 				}
 				from, rs, cs := a.tile(row-i[0], m)
 				if c := x.c[row*x.ldc+n0:]; x.n-n0 >= x.b.width {
-					tiles[m](kc, from, rs, cs, b, stride, &c[0], 4*x.ldc, load, ahead)
+					tiles[m](kc, from, rs, cs, b, stride, &c[0], 4*x.ldc, load, ahead, step)
 				} else {
 					edge := w.floats(scratchC, m*x.b.width)
 					copyRows(edge, x.b.width, c, x.ldc, m, x.n-n0)
-					tiles[m](kc, from, rs, cs, b, stride, &edge[0], 4*x.b.width, load, ahead)
+					tiles[m](kc, from, rs, cs, b, stride, &edge[0], 4*x.b.width, load, ahead, step)
 					copyRows(c, x.ldc, edge, x.b.width, m, x.n-n0)
 				}
 				row += m
 			}
 		}
 	}
-}
-
-// lineAhead is how far ahead the t-th tile of a panel fetches: each tile takes another line of
-// a row, stride bytes long, of the next block, so that all of them wait for memory alike.
-func lineAhead(t, stride int) int {
-	const line = 64
-	if t*line >= stride {
-		return 0
-	}
-	return blockK*stride + t*line
 }
 
 func copyRows(dst []float32, ldd int, src []float32, lds, rows, cols int) {

@@ -2,8 +2,8 @@
 
 #include "textflag.h"
 
-// func avx2BF161(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx2BF161(SB), NOSPLIT, $0-80
+// func avx2BF161(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx2BF161(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -36,6 +36,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVDQU (BX), Y3
 	VPSLLD $16, Y3, Y2
@@ -44,18 +46,20 @@ loop:
 	VFMADD231PS Y15, Y2, Y0
 	VFMADD231PS Y15, Y3, Y1
 	ADDQ AX, R8
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	VZEROUPPER
 	RET
 
-// func avx2BF162(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx2BF162(SB), NOSPLIT, $0-80
+// func avx2BF162(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx2BF162(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -95,6 +99,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVDQU (BX), Y5
 	VPSLLD $16, Y5, Y4
@@ -106,11 +112,13 @@ loop:
 	VFMADD231PS Y15, Y4, Y2
 	VFMADD231PS Y15, Y5, Y3
 	ADDQ AX, R8
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ SI, DX
@@ -119,8 +127,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx2BF163(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx2BF163(SB), NOSPLIT, $0-80
+// func avx2BF163(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx2BF163(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -167,6 +175,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVDQU (BX), Y7
 	VPSLLD $16, Y7, Y6
@@ -181,11 +191,13 @@ loop:
 	VFMADD231PS Y15, Y6, Y4
 	VFMADD231PS Y15, Y7, Y5
 	ADDQ AX, R8
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ SI, DX
@@ -197,8 +209,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx2BF164(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx2BF164(SB), NOSPLIT, $0-80
+// func avx2BF164(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx2BF164(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -252,6 +264,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVDQU (BX), Y9
 	VPSLLD $16, Y9, Y8
@@ -269,11 +283,13 @@ loop:
 	VFMADD231PS Y15, Y8, Y6
 	VFMADD231PS Y15, Y9, Y7
 	ADDQ AX, R8
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ SI, DX
@@ -288,8 +304,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx2BF165(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx2BF165(SB), NOSPLIT, $0-80
+// func avx2BF165(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx2BF165(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -351,6 +367,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVDQU (BX), Y11
 	VPSLLD $16, Y11, Y10
@@ -372,11 +390,13 @@ loop:
 	VFMADD231PS Y15, Y11, Y9
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ SI, DX
@@ -394,8 +414,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx2BF166(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx2BF166(SB), NOSPLIT, $0-80
+// func avx2BF166(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx2BF166(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -464,6 +484,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVDQU (BX), Y13
 	VPSLLD $16, Y13, Y12
@@ -488,11 +510,13 @@ loop:
 	VFMADD231PS Y15, Y13, Y11
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ SI, DX

@@ -2,8 +2,8 @@
 
 #include "textflag.h"
 
-// func avx2F321(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx2F321(SB), NOSPLIT, $0-80
+// func avx2F321(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx2F321(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -33,6 +33,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVUPS (BX), Y2
 	VMOVUPS 32(BX), Y3
@@ -40,18 +42,20 @@ loop:
 	VFMADD231PS Y15, Y2, Y0
 	VFMADD231PS Y15, Y3, Y1
 	ADDQ AX, R8
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	VZEROUPPER
 	RET
 
-// func avx2F322(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx2F322(SB), NOSPLIT, $0-80
+// func avx2F322(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx2F322(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -88,6 +92,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVUPS (BX), Y4
 	VMOVUPS 32(BX), Y5
@@ -98,11 +104,13 @@ loop:
 	VFMADD231PS Y15, Y4, Y2
 	VFMADD231PS Y15, Y5, Y3
 	ADDQ AX, R8
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ SI, DX
@@ -111,8 +119,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx2F323(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx2F323(SB), NOSPLIT, $0-80
+// func avx2F323(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx2F323(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -156,6 +164,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVUPS (BX), Y6
 	VMOVUPS 32(BX), Y7
@@ -169,11 +179,13 @@ loop:
 	VFMADD231PS Y15, Y6, Y4
 	VFMADD231PS Y15, Y7, Y5
 	ADDQ AX, R8
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ SI, DX
@@ -185,8 +197,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx2F324(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx2F324(SB), NOSPLIT, $0-80
+// func avx2F324(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx2F324(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -237,6 +249,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVUPS (BX), Y8
 	VMOVUPS 32(BX), Y9
@@ -253,11 +267,13 @@ loop:
 	VFMADD231PS Y15, Y8, Y6
 	VFMADD231PS Y15, Y9, Y7
 	ADDQ AX, R8
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ SI, DX
@@ -272,8 +288,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx2F325(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx2F325(SB), NOSPLIT, $0-80
+// func avx2F325(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx2F325(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -332,6 +348,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVUPS (BX), Y10
 	VMOVUPS 32(BX), Y11
@@ -352,11 +370,13 @@ loop:
 	VFMADD231PS Y15, Y11, Y9
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ SI, DX
@@ -374,8 +394,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx2F326(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx2F326(SB), NOSPLIT, $0-80
+// func avx2F326(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx2F326(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -441,6 +461,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVUPS (BX), Y12
 	VMOVUPS 32(BX), Y13
@@ -464,11 +486,13 @@ loop:
 	VFMADD231PS Y15, Y13, Y11
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ SI, DX

@@ -2,8 +2,8 @@
 
 #include "textflag.h"
 
-// func avx512BF161(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512BF161(SB), NOSPLIT, $0-80
+// func avx512BF161(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512BF161(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -37,24 +37,28 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VPSLLD $16, (BX), Z2
 	VPANDD (BX), Z4, Z3
 	VFMADD231PS.BCST (R8), Z2, Z0
 	VFMADD231PS.BCST (R8), Z3, Z1
 	ADDQ AX, R8
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z1, 64(DX)
 	VZEROUPPER
 	RET
 
-// func avx512BF162(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512BF162(SB), NOSPLIT, $0-80
+// func avx512BF162(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512BF162(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -96,6 +100,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VPSLLD $16, (BX), Z4
 	VPANDD (BX), Z6, Z5
@@ -104,11 +110,13 @@ loop:
 	VFMADD231PS.BCST (R8)(R9*1), Z4, Z2
 	VFMADD231PS.BCST (R8)(R9*1), Z5, Z3
 	ADDQ AX, R8
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z1, 64(DX)
 	ADDQ SI, DX
@@ -117,8 +125,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512BF163(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512BF163(SB), NOSPLIT, $0-80
+// func avx512BF163(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512BF163(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -168,6 +176,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VPSLLD $16, (BX), Z6
 	VPANDD (BX), Z8, Z7
@@ -178,11 +188,13 @@ loop:
 	VFMADD231PS.BCST (R8)(R9*2), Z6, Z4
 	VFMADD231PS.BCST (R8)(R9*2), Z7, Z5
 	ADDQ AX, R8
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z1, 64(DX)
 	ADDQ SI, DX
@@ -194,8 +206,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512BF164(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512BF164(SB), NOSPLIT, $0-80
+// func avx512BF164(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512BF164(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -253,6 +265,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VPSLLD $16, (BX), Z8
 	VPANDD (BX), Z10, Z9
@@ -265,11 +279,13 @@ loop:
 	VFMADD231PS.BCST (R8)(R10*1), Z8, Z6
 	VFMADD231PS.BCST (R8)(R10*1), Z9, Z7
 	ADDQ AX, R8
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z1, 64(DX)
 	ADDQ SI, DX
@@ -284,8 +300,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512BF165(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512BF165(SB), NOSPLIT, $0-80
+// func avx512BF165(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512BF165(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -352,6 +368,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VPSLLD $16, (BX), Z10
 	VPANDD (BX), Z12, Z11
@@ -367,11 +385,13 @@ loop:
 	VFMADD231PS.BCST (R11), Z11, Z9
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z1, 64(DX)
 	ADDQ SI, DX
@@ -389,8 +409,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512BF166(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512BF166(SB), NOSPLIT, $0-80
+// func avx512BF166(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512BF166(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -465,6 +485,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VPSLLD $16, (BX), Z12
 	VPANDD (BX), Z14, Z13
@@ -482,11 +504,13 @@ loop:
 	VFMADD231PS.BCST (R11)(R9*1), Z13, Z11
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z1, 64(DX)
 	ADDQ SI, DX
@@ -507,8 +531,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512BF167(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512BF167(SB), NOSPLIT, $0-80
+// func avx512BF167(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512BF167(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -591,6 +615,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VPSLLD $16, (BX), Z14
 	VPANDD (BX), Z16, Z15
@@ -610,11 +636,13 @@ loop:
 	VFMADD231PS.BCST (R11)(R9*2), Z15, Z13
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z1, 64(DX)
 	ADDQ SI, DX
@@ -638,8 +666,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512BF168(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512BF168(SB), NOSPLIT, $0-80
+// func avx512BF168(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512BF168(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -730,6 +758,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VPSLLD $16, (BX), Z16
 	VPANDD (BX), Z18, Z17
@@ -751,11 +781,13 @@ loop:
 	VFMADD231PS.BCST (R11)(R10*1), Z17, Z15
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z1, 64(DX)
 	ADDQ SI, DX
@@ -782,8 +814,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512BF169(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512BF169(SB), NOSPLIT, $0-80
+// func avx512BF169(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512BF169(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -883,6 +915,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VPSLLD $16, (BX), Z18
 	VPANDD (BX), Z20, Z19
@@ -907,11 +941,13 @@ loop:
 	ADDQ AX, R8
 	ADDQ AX, R11
 	ADDQ AX, R12
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z1, 64(DX)
 	ADDQ SI, DX
@@ -941,8 +977,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512BF1610(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512BF1610(SB), NOSPLIT, $0-80
+// func avx512BF1610(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512BF1610(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -1050,6 +1086,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VPSLLD $16, (BX), Z20
 	VPANDD (BX), Z22, Z21
@@ -1076,11 +1114,13 @@ loop:
 	ADDQ AX, R8
 	ADDQ AX, R11
 	ADDQ AX, R12
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z1, 64(DX)
 	ADDQ SI, DX
@@ -1113,8 +1153,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512BF1611(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512BF1611(SB), NOSPLIT, $0-80
+// func avx512BF1611(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512BF1611(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -1230,6 +1270,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VPSLLD $16, (BX), Z22
 	VPANDD (BX), Z24, Z23
@@ -1258,11 +1300,13 @@ loop:
 	ADDQ AX, R8
 	ADDQ AX, R11
 	ADDQ AX, R12
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z1, 64(DX)
 	ADDQ SI, DX
@@ -1298,8 +1342,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512BF1612(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512BF1612(SB), NOSPLIT, $0-80
+// func avx512BF1612(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512BF1612(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -1423,6 +1467,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VPSLLD $16, (BX), Z24
 	VPANDD (BX), Z26, Z25
@@ -1453,11 +1499,13 @@ loop:
 	ADDQ AX, R8
 	ADDQ AX, R11
 	ADDQ AX, R12
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z1, 64(DX)
 	ADDQ SI, DX

@@ -2,8 +2,8 @@
 
 #include "textflag.h"
 
-// func avx512F321(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512F321(SB), NOSPLIT, $0-80
+// func avx512F321(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512F321(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -34,24 +34,28 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVUPS (BX), Z2
 	VMOVUPS 64(BX), Z3
 	VFMADD231PS.BCST (R8), Z2, Z0
 	VFMADD231PS.BCST (R8), Z3, Z1
 	ADDQ AX, R8
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z1, 64(DX)
 	VZEROUPPER
 	RET
 
-// func avx512F322(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512F322(SB), NOSPLIT, $0-80
+// func avx512F322(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512F322(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -90,6 +94,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVUPS (BX), Z4
 	VMOVUPS 64(BX), Z5
@@ -98,11 +104,13 @@ loop:
 	VFMADD231PS.BCST (R8)(R9*1), Z4, Z2
 	VFMADD231PS.BCST (R8)(R9*1), Z5, Z3
 	ADDQ AX, R8
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z1, 64(DX)
 	ADDQ SI, DX
@@ -111,8 +119,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512F323(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512F323(SB), NOSPLIT, $0-80
+// func avx512F323(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512F323(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -159,6 +167,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVUPS (BX), Z6
 	VMOVUPS 64(BX), Z7
@@ -169,11 +179,13 @@ loop:
 	VFMADD231PS.BCST (R8)(R9*2), Z6, Z4
 	VFMADD231PS.BCST (R8)(R9*2), Z7, Z5
 	ADDQ AX, R8
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z1, 64(DX)
 	ADDQ SI, DX
@@ -185,8 +197,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512F324(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512F324(SB), NOSPLIT, $0-80
+// func avx512F324(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512F324(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -241,6 +253,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVUPS (BX), Z8
 	VMOVUPS 64(BX), Z9
@@ -253,11 +267,13 @@ loop:
 	VFMADD231PS.BCST (R8)(R10*1), Z8, Z6
 	VFMADD231PS.BCST (R8)(R10*1), Z9, Z7
 	ADDQ AX, R8
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z1, 64(DX)
 	ADDQ SI, DX
@@ -272,8 +288,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512F325(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512F325(SB), NOSPLIT, $0-80
+// func avx512F325(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512F325(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -337,6 +353,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVUPS (BX), Z10
 	VMOVUPS 64(BX), Z11
@@ -352,11 +370,13 @@ loop:
 	VFMADD231PS.BCST (R11), Z11, Z9
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z1, 64(DX)
 	ADDQ SI, DX
@@ -374,8 +394,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512F326(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512F326(SB), NOSPLIT, $0-80
+// func avx512F326(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512F326(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -447,6 +467,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVUPS (BX), Z12
 	VMOVUPS 64(BX), Z13
@@ -464,11 +486,13 @@ loop:
 	VFMADD231PS.BCST (R11)(R9*1), Z13, Z11
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z1, 64(DX)
 	ADDQ SI, DX
@@ -489,8 +513,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512F327(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512F327(SB), NOSPLIT, $0-80
+// func avx512F327(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512F327(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -570,6 +594,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVUPS (BX), Z14
 	VMOVUPS 64(BX), Z15
@@ -589,11 +615,13 @@ loop:
 	VFMADD231PS.BCST (R11)(R9*2), Z15, Z13
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z1, 64(DX)
 	ADDQ SI, DX
@@ -617,8 +645,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512F328(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512F328(SB), NOSPLIT, $0-80
+// func avx512F328(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512F328(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -706,6 +734,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVUPS (BX), Z16
 	VMOVUPS 64(BX), Z17
@@ -727,11 +757,13 @@ loop:
 	VFMADD231PS.BCST (R11)(R10*1), Z17, Z15
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z1, 64(DX)
 	ADDQ SI, DX
@@ -758,8 +790,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512F329(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512F329(SB), NOSPLIT, $0-80
+// func avx512F329(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512F329(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -856,6 +888,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVUPS (BX), Z18
 	VMOVUPS 64(BX), Z19
@@ -880,11 +914,13 @@ loop:
 	ADDQ AX, R8
 	ADDQ AX, R11
 	ADDQ AX, R12
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z1, 64(DX)
 	ADDQ SI, DX
@@ -914,8 +950,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512F3210(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512F3210(SB), NOSPLIT, $0-80
+// func avx512F3210(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512F3210(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -1020,6 +1056,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVUPS (BX), Z20
 	VMOVUPS 64(BX), Z21
@@ -1046,11 +1084,13 @@ loop:
 	ADDQ AX, R8
 	ADDQ AX, R11
 	ADDQ AX, R12
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z1, 64(DX)
 	ADDQ SI, DX
@@ -1083,8 +1123,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512F3211(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512F3211(SB), NOSPLIT, $0-80
+// func avx512F3211(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512F3211(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -1197,6 +1237,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVUPS (BX), Z22
 	VMOVUPS 64(BX), Z23
@@ -1225,11 +1267,13 @@ loop:
 	ADDQ AX, R8
 	ADDQ AX, R11
 	ADDQ AX, R12
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z1, 64(DX)
 	ADDQ SI, DX
@@ -1265,8 +1309,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512F3212(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512F3212(SB), NOSPLIT, $0-80
+// func avx512F3212(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512F3212(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -1387,6 +1431,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVUPS (BX), Z24
 	VMOVUPS 64(BX), Z25
@@ -1417,11 +1463,13 @@ loop:
 	ADDQ AX, R8
 	ADDQ AX, R11
 	ADDQ AX, R12
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z1, 64(DX)
 	ADDQ SI, DX

@@ -2,8 +2,8 @@
 
 #include "textflag.h"
 
-// func avx512Half1(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512Half1(SB), NOSPLIT, $0-80
+// func avx512Half1(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512Half1(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -31,21 +31,25 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVUPS (BX), Z1
 	VFMADD231PS.BCST (R8), Z1, Z0
 	ADDQ AX, R8
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	VZEROUPPER
 	RET
 
-// func avx512Half2(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512Half2(SB), NOSPLIT, $0-80
+// func avx512Half2(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512Half2(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -78,24 +82,28 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVUPS (BX), Z2
 	VFMADD231PS.BCST (R8), Z2, Z0
 	VFMADD231PS.BCST (R8)(R9*1), Z2, Z1
 	ADDQ AX, R8
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z1, (DX)
 	VZEROUPPER
 	RET
 
-// func avx512Half3(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512Half3(SB), NOSPLIT, $0-80
+// func avx512Half3(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512Half3(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -133,17 +141,21 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVUPS (BX), Z3
 	VFMADD231PS.BCST (R8), Z3, Z0
 	VFMADD231PS.BCST (R8)(R9*1), Z3, Z1
 	VFMADD231PS.BCST (R8)(R9*2), Z3, Z2
 	ADDQ AX, R8
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z1, (DX)
@@ -152,8 +164,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512Half4(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512Half4(SB), NOSPLIT, $0-80
+// func avx512Half4(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512Half4(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -196,6 +208,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVUPS (BX), Z4
 	VFMADD231PS.BCST (R8), Z4, Z0
@@ -203,11 +217,13 @@ loop:
 	VFMADD231PS.BCST (R8)(R9*2), Z4, Z2
 	VFMADD231PS.BCST (R8)(R10*1), Z4, Z3
 	ADDQ AX, R8
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z1, (DX)
@@ -218,8 +234,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512Half5(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512Half5(SB), NOSPLIT, $0-80
+// func avx512Half5(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512Half5(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -268,6 +284,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVUPS (BX), Z5
 	VFMADD231PS.BCST (R8), Z5, Z0
@@ -277,11 +295,13 @@ loop:
 	VFMADD231PS.BCST (R11), Z5, Z4
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z1, (DX)
@@ -294,8 +314,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512Half6(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512Half6(SB), NOSPLIT, $0-80
+// func avx512Half6(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512Half6(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -349,6 +369,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVUPS (BX), Z6
 	VFMADD231PS.BCST (R8), Z6, Z0
@@ -359,11 +381,13 @@ loop:
 	VFMADD231PS.BCST (R11)(R9*1), Z6, Z5
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z1, (DX)
@@ -378,8 +402,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512Half7(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512Half7(SB), NOSPLIT, $0-80
+// func avx512Half7(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512Half7(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -438,6 +462,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVUPS (BX), Z7
 	VFMADD231PS.BCST (R8), Z7, Z0
@@ -449,11 +475,13 @@ loop:
 	VFMADD231PS.BCST (R11)(R9*2), Z7, Z6
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z1, (DX)
@@ -470,8 +498,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512Half8(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512Half8(SB), NOSPLIT, $0-80
+// func avx512Half8(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512Half8(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -535,6 +563,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVUPS (BX), Z8
 	VFMADD231PS.BCST (R8), Z8, Z0
@@ -547,11 +577,13 @@ loop:
 	VFMADD231PS.BCST (R11)(R10*1), Z8, Z7
 	ADDQ AX, R8
 	ADDQ AX, R11
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z1, (DX)
@@ -570,8 +602,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512Half9(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512Half9(SB), NOSPLIT, $0-80
+// func avx512Half9(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512Half9(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -641,6 +673,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVUPS (BX), Z9
 	VFMADD231PS.BCST (R8), Z9, Z0
@@ -655,11 +689,13 @@ loop:
 	ADDQ AX, R8
 	ADDQ AX, R11
 	ADDQ AX, R12
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z1, (DX)
@@ -680,8 +716,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512Half10(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512Half10(SB), NOSPLIT, $0-80
+// func avx512Half10(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512Half10(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -756,6 +792,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVUPS (BX), Z10
 	VFMADD231PS.BCST (R8), Z10, Z0
@@ -771,11 +809,13 @@ loop:
 	ADDQ AX, R8
 	ADDQ AX, R11
 	ADDQ AX, R12
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z1, (DX)
@@ -798,8 +838,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512Half11(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512Half11(SB), NOSPLIT, $0-80
+// func avx512Half11(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512Half11(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -879,6 +919,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVUPS (BX), Z11
 	VFMADD231PS.BCST (R8), Z11, Z0
@@ -895,11 +937,13 @@ loop:
 	ADDQ AX, R8
 	ADDQ AX, R11
 	ADDQ AX, R12
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z1, (DX)
@@ -924,8 +968,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512Half12(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int)
-TEXT ·avx512Half12(SB), NOSPLIT, $0-80
+// func avx512Half12(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
+TEXT ·avx512Half12(SB), NOSPLIT, $0-88
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ rs+16(FP), R9
@@ -1010,6 +1054,8 @@ start:
 	TESTQ CX, CX
 	JLE store
 	MOVQ ahead+72(FP), R13
+	ADDQ BX, R13
+	MOVQ step+80(FP), DX
 loop:
 	VMOVUPS (BX), Z12
 	VFMADD231PS.BCST (R8), Z12, Z0
@@ -1027,11 +1073,13 @@ loop:
 	ADDQ AX, R8
 	ADDQ AX, R11
 	ADDQ AX, R12
-	PREFETCHT1 (BX)(R13*1)
+	PREFETCHT1 (R13)
+	ADDQ DX, R13
 	ADDQ DI, BX
 	DECQ CX
 	JNZ loop
 store:
+	MOVQ c+48(FP), DX
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z1, (DX)

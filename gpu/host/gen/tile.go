@@ -4,13 +4,13 @@ import "fmt"
 
 // tileParams is the signature of a tile: C[m,n] (+)= A[m,k] · B[k,n], m and n fixed. Strides
 // are in bytes: A's element (i,p) is at a+i*rs+p*cs, B's row p at b+p*ldb, C's row i at
-// c+i*ldc. C is read only if load is not 0. The line that lies ahead bytes after a row of
-// B is asked for when the row is read; 0 asks for nothing. Every element is one chain of fused
+// c+i*ldc. C is read only if load is not 0. With row p of B, the line at
+// b+ahead+p*step is asked for, which will be needed soon. Every element is one chain of fused
 // multiply-adds over p = 0..k-1, whatever the tile's height, so that a row alone equals the
 // row in a batch.
 const (
-	tileParams = "k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead int"
-	tileArgs   = 10 * 8
+	tileParams = "k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int"
+	tileArgs   = 11 * 8
 )
 
 func tileName(s isa, t tile, rows int) string {
@@ -39,6 +39,8 @@ func (a *asm) tile(s isa, t tile, rows int) string {
 	a.op("TESTQ", "CX", "CX")
 	a.op("JLE", "store")
 	a.op("MOVQ", "ahead+72(FP)", "R13")
+	a.op("ADDQ", "BX", "R13")
+	a.op("MOVQ", "step+80(FP)", "DX") // C's address comes back for the stores
 	a.label("loop")
 	a.tileB(s, t, b, mask)
 	for i := range rows {
@@ -58,11 +60,13 @@ func (a *asm) tile(s isa, t tile, rows int) string {
 	for i := 0; i < rows; i += 4 {
 		a.op("ADDQ", "AX", []string{"R8", "R11", "R12"}[i/4])
 	}
-	a.op("PREFETCHT1", "(BX)(R13*1)")
+	a.op("PREFETCHT1", "(R13)")
+	a.op("ADDQ", "DX", "R13")
 	a.op("ADDQ", "DI", "BX")
 	a.op("DECQ", "CX")
 	a.op("JNZ", "loop")
 	a.label("store")
+	a.op("MOVQ", "c+48(FP)", "DX")
 	for i := range rows {
 		for j := range t.cols {
 			a.op(s.move, acc(i, j), mem(s.bytes()*j, "DX"))

@@ -18,7 +18,7 @@ func model135M() gpu.Config {
 // BenchmarkDecode is steps of 16 sequences of 128 tokens of a 135M-parameter model, beside
 // what the machine allows: the bytes of its weights, keys and values over the memory's
 // bandwidth, and its multiplications at the rate of a product of 16 rows, both measured here
-// and now. The weights are in files, mapped.
+// and now, all by processor time. The weights are in files, mapped.
 func BenchmarkDecode(b *testing.B) {
 	for _, kind := range []gpu.DType{gpu.F32, gpu.BF16} {
 		b.Run(map[gpu.DType]string{gpu.F32: "f32", gpu.BF16: "bf16"}[kind], func(b *testing.B) {
@@ -55,24 +55,42 @@ func benchmarkDecode(b *testing.B, d *host.Device, kind gpu.DType) {
 			b.Fatal(err)
 		}
 	}
-	for b.Loop() {
-		if err := runner.Step(step, &out); err != nil {
-			b.Fatal(err)
-		}
+	probe := host.NewProbe(d, batch, 1024, 1024, kind)
+	var stepping, reading, multiplying rate
+	for b.Loop() { // in turns, so that a busy machine is busy for all of them
+		stepping.add(b, d, func() float64 {
+			if err := runner.Step(step, &out); err != nil {
+				b.Fatal(err)
+			}
+			return batch
+		})
+		reading.add(b, d, probe.Read)
+		multiplying.add(b, d, probe.Multiply)
 	}
 	parameters := 0
 	for _, t := range m.Params.Tensors {
 		parameters += t.Len
 	}
-	rate := batch * float64(b.N) / b.Elapsed().Seconds()
 	arena := m.PageBytes() / gpu.PageSize * batch * context
-	byMemory := batch * host.Bandwidth(d) / float64(parameters*kind.Size()+int(arena))
-	byProduct := host.ProductRate(d, batch, 2048, 2048, kind) / float64(2*parameters)
-	b.ReportMetric(rate, "tokens/s")
-	b.ReportMetric(byMemory, "tokens/s-by-memory")
-	b.ReportMetric(byProduct, "tokens/s-by-product")
-	b.ReportMetric(100*rate/min(byMemory, byProduct), "%-of-bound")
+	byMemory := batch * reading.perSecond() / float64(parameters*kind.Size()+int(arena))
+	byProduct := multiplying.perSecond() / float64(2*parameters)
+	b.ReportMetric(stepping.perSecond(), "tokens/s")
+	b.ReportMetric(reading.perSecond()/1e9, "GB/s")
+	b.ReportMetric(multiplying.perSecond()/1e9, "GFLOP/s")
+	b.ReportMetric(100*stepping.perSecond()/min(byMemory, byProduct), "%-of-bound")
 }
+
+// rate is an amount of work by the processor time of each thread.
+type rate struct{ amount, seconds float64 }
+
+func (r *rate) add(b *testing.B, d *host.Device, f func() float64) {
+	b.Helper()
+	start := host.ProcessTime(b)
+	r.amount += f()
+	r.seconds += (host.ProcessTime(b) - start).Seconds() / float64(d.Threads())
+}
+
+func (r *rate) perSecond() float64 { return r.amount / r.seconds }
 
 // decodeStep is one token of each sequence.
 func decodeStep(batch, context int) *gpu.Step {
