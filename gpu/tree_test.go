@@ -95,6 +95,70 @@ func TestTreeGradients(t *testing.T) {
 	}
 }
 
+// TestShare: batches whose sequences begin alike, made trees, have the same bits
+// target by target and compute fewer rows.
+func TestShare(t *testing.T) {
+	dev := newHost(t, host.Options{Threads: 2})
+	m := newModel(t, dev, tiny(gpu.Qwen3, true))
+	for _, name := range []string{"act", "rehearse"} {
+		a, err := m.AddAdapter(name, gpu.AdapterConfig{Rank: 2, Alpha: 4}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		roughen(t, a.Params, dev, uint64(len(name)))
+	}
+	tr := newTrainer(t, m, gpu.TrainerConfig{Tokens: 1000, Expanded: 1000, ScoreOnly: true})
+	saved := 0
+	for seed := range uint64(40) {
+		b := alike(rand.New(rand.NewPCG(seed, 3)), m.Vocab)
+		want := score(t, tr, b)
+		logp, entropy := slices.Clone(want.LogProb), slices.Clone(want.Entropy)
+		tree := b.Share()
+		got := score(t, tr, tree)
+		if !slices.Equal(got.LogProb, logp) || !slices.Equal(got.Entropy, entropy) {
+			t.Fatalf("seed %d: a tree of %d rows scores %v\n%d rows whole %v", seed, len(tree.Tokens), got.LogProb, len(b.Tokens), logp)
+		}
+		saved += len(b.Tokens) - len(tree.Tokens)
+	}
+	if saved < 500 {
+		t.Errorf("40 batches computed only %d rows less", saved)
+	}
+	for _, b := range []*gpu.Batch{
+		batchOf([]int32{1, 2, 3}, []int32{1, 2, 4}), // 2 tokens are not worth it
+		{Tokens: []int32{1}, Lengths: []int32{-1, 2}},
+		{Tokens: []int32{1}, Lengths: []int32{2}},
+		{Tokens: []int32{1}, Lengths: []int32{1}, Adapters: []gpu.Span{{From: -1, To: 5}}},
+	} {
+		if b.Share() != b {
+			t.Errorf("%+v was changed", b)
+		}
+	}
+}
+
+// alike is up to eight sequences, most of which begin with a part of an earlier
+// one, some through adapters.
+func alike(rng *rand.Rand, vocab int) *gpu.Batch {
+	var sequences [][]int32
+	for i := range 3 + rng.IntN(6) {
+		s := randomTokens(rng, 1+rng.IntN(30), vocab)
+		if i > 0 && rng.IntN(4) > 0 {
+			earlier := sequences[rng.IntN(i)]
+			s = slices.Concat(earlier[:1+rng.IntN(len(earlier))], s)
+		}
+		sequences = append(sequences, s[:min(len(s), 60)])
+	}
+	sequences = append(sequences, sequences[0])
+	b := batchOf(sequences...)
+	at := 0
+	for _, s := range sequences {
+		if name := []string{"", "", "", "", "act", "rehearse"}[rng.IntN(6)]; name != "" {
+			b.Adapters = append(b.Adapters, gpu.Span{Adapter: name, From: at, To: at + len(s)})
+		}
+		at += len(s)
+	}
+	return b
+}
+
 // BenchmarkSharedPrompt trains on 8 rollouts of 64 tokens after a prompt of 600,
 // as a tree and as whole sequences, and gives the ratio of their times.
 func BenchmarkSharedPrompt(b *testing.B) {
@@ -110,21 +174,15 @@ func BenchmarkSharedPrompt(b *testing.B) {
 	tr := newTrainer(b, m, gpu.TrainerConfig{Tokens: rollouts * (prompt + text), Targets: rollouts * text, Expanded: rollouts * (prompt + text)})
 	defer tr.Free()
 	rng := rand.New(rand.NewPCG(1, 1))
-	tree := &gpu.Batch{Tokens: randomTokens(rng, prompt, m.Vocab), Lengths: []int32{prompt}, Parents: []int32{-1}}
-	whole := &gpu.Batch{}
+	question, whole := randomTokens(rng, prompt, m.Vocab), &gpu.Batch{}
 	for range rollouts {
 		written := randomTokens(rng, text, m.Vocab)
 		for i, token := range written {
-			last := int32(len(tree.Tokens) + i - 1)
-			if i == 0 {
-				last = prompt - 1
-			}
-			tree.Rows, tree.Targets = append(tree.Rows, last), append(tree.Targets, token)
 			whole.Rows, whole.Targets = append(whole.Rows, int32(len(whole.Tokens)+prompt+i-1)), append(whole.Targets, token)
 		}
-		tree.Tokens, tree.Lengths, tree.Parents = append(tree.Tokens, written...), append(tree.Lengths, text), append(tree.Parents, 0)
-		whole.Tokens, whole.Lengths = append(append(whole.Tokens, tree.Tokens[:prompt]...), written...), append(whole.Lengths, prompt+text)
+		whole.Tokens, whole.Lengths = append(append(whole.Tokens, question...), written...), append(whole.Lengths, prompt+text)
 	}
+	tree := whole.Share()
 	var times [2][]float64
 	for b.Loop() {
 		for i, batch := range []*gpu.Batch{tree, whole} {
