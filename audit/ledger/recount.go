@@ -40,6 +40,9 @@ func (l *Ledger) recount(ctx context.Context, tx pgx.Tx, report *Report) error {
 		if err := compareLeaves(ctx, tx, run, fresh, report); err != nil {
 			return err
 		}
+		if err := l.compareSummary(ctx, tx, run, report); err != nil {
+			return err
+		}
 	}
 	return nil
 }
