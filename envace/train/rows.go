@@ -59,6 +59,9 @@ func pack(rows []row, limit int, temperature float64, keep func(output int) bool
 		}
 		batches[len(batches)-1].add(r, temperature, keep)
 	}
+	for i := range batches { // the rollouts of a prompt compute it once, with the same bits
+		batches[i].Batch = *batches[i].Share()
+	}
 	return batches, nil
 }
 

@@ -142,7 +142,7 @@ func (c Config) learning() learning {
 	}
 	return learning{
 		generator: generate.Config{Batch: 64, Prefill: 1024, Context: most, End: end},
-		trainer:   gpu.TrainerConfig{Tokens: c.Recipe.MicroTokens, Checkpoint: c.Recipe.GradientCheckpoints},
+		trainer:   gpu.TrainerConfig{Tokens: c.Recipe.MicroTokens, Expanded: c.Recipe.MicroTokens, Checkpoint: c.Recipe.GradientCheckpoints},
 		optimizer: c.Recipe.adamW(c.Recipe.Optimizer.LearningRate),
 	}
 }
