@@ -343,8 +343,22 @@ func (s *deltaSum) finish() ToolDelta {
 	}
 	wrongA, wrongB, falseA, falseB := list(s.wrongA), list(s.wrongB), list(s.falseA), list(s.falseB)
 	s.out.WrongA, s.out.WrongB = stat.ClusteredWilson(wrongA, confidence), stat.ClusteredWilson(wrongB, confidence)
-	s.out.Delta = stat.PairedDifference(wrongB, wrongA, confidence)
+	s.out.Delta = unchanged(stat.PairedDifference(wrongB, wrongA, confidence), wrongB)
 	s.out.FSRA, s.out.FSRB = stat.ClusteredWilson(falseA, confidence), stat.ClusteredWilson(falseB, confidence)
-	s.out.FSR = stat.PairedDifference(falseB, falseA, confidence)
+	s.out.FSR = unchanged(stat.PairedDifference(falseB, falseA, confidence), falseB)
 	return s.out
+}
+
+// unchanged widens a difference that is zero in every prompt group: its variance
+// is unknown, not zero. Changes that were not seen in n/deff calls are bounded
+// as in the rule of three.
+func unchanged(d stat.Estimate, clusters []stat.Cluster) stat.Estimate {
+	if !d.Defined() || d.Value != 0 || d.Lo != d.Hi {
+		return d
+	}
+	effective := float64(len(clusters))
+	bound := stat.ClopperPearson(0, effective, d.Confidence).Hi
+	d.Lo, d.Hi, d.NEff = -bound, bound, effective
+	d.Method = "no prompt group changed: Clopper-Pearson bound of a change"
+	return d
 }

@@ -40,12 +40,13 @@ const (
 	AlertConflict AlertKind = "audit_conflict"  // one key, two results: something is not deterministic
 	AlertGate     AlertKind = "gate_regression" // a gate that had passed does not any more
 	AlertDead     AlertKind = "dead_letter"     // jobs were given up
+	AlertAlarm    AlertKind = "alarm"           // a training run drifts: its rehearsals get worse, or game the reward
 	AlertTraining AlertKind = "training"        // a training failed or wrote numbers that are not finite
 )
 
 // AlertKinds lists every kind.
 func AlertKinds() []AlertKind {
-	return []AlertKind{AlertConflict, AlertGate, AlertDead, AlertTraining}
+	return []AlertKind{AlertConflict, AlertGate, AlertAlarm, AlertDead, AlertTraining}
 }
 
 // Alert is something that a person should look at.

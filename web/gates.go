@@ -2,9 +2,6 @@ package web
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -40,7 +37,7 @@ type gateRequest struct {
 // 200: the decision is in the body.
 func (cfg Config) postGate(c *gin.Context) {
 	var req gateRequest
-	if err := decodeStrict(c, &req); err != nil {
+	if err := readStrict(c, &req, maxGateRequest, `send {"policy": "YAML", "run": "NAME"}`); err != nil {
 		cfg.fail(c, err)
 		return
 	}
@@ -113,22 +110,4 @@ func (cfg Config) getGate(c *gin.Context) {
 
 func invalid(message, hint string) error {
 	return &audit.Error{Code: audit.CodeInvalid, Message: message, Hint: hint}
-}
-
-// decodeStrict reads one JSON object of known members.
-func decodeStrict(c *gin.Context, into any) error {
-	body := http.MaxBytesReader(c.Writer, c.Request.Body, maxGateRequest)
-	decoder := json.NewDecoder(body)
-	decoder.DisallowUnknownFields()
-	err := decoder.Decode(into)
-	if err == nil {
-		if _, err = decoder.Token(); errors.Is(err, io.EOF) {
-			return nil
-		}
-		err = errors.New("something follows the object")
-	}
-	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		return &audit.Error{Code: audit.CodeLimit, Message: "the request is over 1 MiB", Hint: "send the gate policy alone", Err: err}
-	}
-	return &audit.Error{Code: audit.CodeInvalid, Message: "the request", Hint: `send {"policy": "YAML", "run": "NAME"}`, Err: err}
 }

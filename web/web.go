@@ -32,7 +32,8 @@ type Config struct {
 	Scorer audit.Scorer
 	// Environments runs tools for NeMo Gym's agents; nil: its server is not served.
 	Environments audit.Opener
-	Alarms       Alarms // nil: none are listed
+	Alarms       Alarms    // nil: none are listed
+	Trainings    Trainings // nil: nobody can write metrics
 	// Guard says who may do what; nil lets everybody do everything, for tests.
 	Guard *access.Guard
 	// Store is what the dashboard shows; nil serves the API alone.
@@ -62,6 +63,7 @@ func New(cfg Config) http.Handler {
 	read.GET("/gates", cfg.getGates)
 	read.GET("/gate", cfg.getGate)
 	cfg.mountScores(read, write)
+	cfg.mountTrainings(write)
 	cfg.mountGym(engine)
 	if cfg.Model != nil {
 		write.POST("/chat/completions", gin.WrapH(cfg.Model))

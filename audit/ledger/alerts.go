@@ -16,7 +16,9 @@ import (
 // each kind. Events of one kind that are about one thing are one alert.
 func (l *Ledger) Alerts(ctx context.Context, limit int) ([]audit.Alert, error) {
 	var all []audit.Alert
-	for _, read := range []func(context.Context, int) ([]audit.Alert, error){l.conflictAlerts, l.gateAlerts, l.deadAlerts, l.trainingAlerts} {
+	for _, read := range []func(context.Context, int) ([]audit.Alert, error){
+		l.conflictAlerts, l.gateAlerts, l.alarmAlerts, l.deadAlerts, l.trainingAlerts,
+	} {
 		alerts, err := read(ctx, limit)
 		if err != nil {
 			return nil, err
@@ -71,6 +73,21 @@ func (l *Ledger) gateAlerts(ctx context.Context, limit int) ([]audit.Alert, erro
 		a.Text = "the gate passed before and is " + verdict + " now"
 		return a, err
 	})
+}
+
+// alarmAlerts are what watching training runs raised.
+func (l *Ledger) alarmAlerts(ctx context.Context, limit int) ([]audit.Alert, error) {
+	alarms, _, err := l.Alarms(ctx, "", audit.Page{Limit: limit})
+	if err != nil {
+		return nil, err
+	}
+	alerts := make([]audit.Alert, 0, len(alarms))
+	for _, a := range alarms {
+		alerts = append(alerts, audit.Alert{
+			Kind: audit.AlertAlarm, Run: a.Run, Subject: fmt.Sprintf("%s, step %d", a.Policy, a.Step), Text: a.Message, N: 1, At: a.Raised,
+		})
+	}
+	return alerts, nil
 }
 
 func (l *Ledger) deadAlerts(ctx context.Context, limit int) ([]audit.Alert, error) {

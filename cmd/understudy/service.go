@@ -65,7 +65,7 @@ func (m *Main) Run(ctx context.Context) error {
 	m.figuring = startFiguring(ctx, l, m.Logger)
 	m.server = &http.Server{
 		Handler: web.New(web.Config{
-			Version: versionText(), Ready: m.ready, Logger: m.Logger, Figures: l, Gates: l,
+			Version: versionText(), Ready: m.ready, Logger: m.Logger, Figures: l, Gates: l, Trainings: l,
 			Guard: &access.Guard{Keys: l}, Store: l, Model: m.Model, Closing: m.closing,
 			Scorer: m.rewards.hook, Environments: m.rewards.envs, Alarms: l,
 			Decided: func(ctx context.Context, v *gate.Verdict) { announceRegression(ctx, m.Config, m.Logger, l, v) },

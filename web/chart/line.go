@@ -162,14 +162,37 @@ func (l Line) scales(d *lineDrawing) (x, y scale) {
 	if yMin > yMax {
 		yMin, yMax = 0, 1
 	}
+	if !l.Percent && l.Min == 0 && l.Max == 0 {
+		yMin, yMax = nice(yMin, yMax)
+	}
 	return scale{xMin, xMax, d.Left + 8, d.Right - 8}, scale{yMin, yMax, d.Bottom, d.Top}
+}
+
+// nice widens an axis to round numbers at its four steps.
+func nice(low, high float64) (from, to float64) {
+	const steps = 4
+	if high <= low {
+		high = low + 1
+	}
+	unit := math.Pow(10, math.Floor(math.Log10((high-low)/steps)))
+	for range 3 { // a wider step may need a wider one again
+		for _, m := range []float64{1, 2, 2.5, 5, 10, 20} {
+			step := m * unit
+			from = math.Floor(low/step) * step
+			if to = from + steps*step; to >= high {
+				return from, to
+			}
+		}
+		unit *= 10
+	}
+	return low, high
 }
 
 // path is the line and the band around it.
 func (l Line) path(points []Point, x, y scale) (line, band string) {
 	var path strings.Builder
 	var upper, lower []string
-	last := 0.
+	last, upperLast, lowerLast := 0., 0., 0.
 	for _, p := range points {
 		if math.IsNaN(p.Y) {
 			continue
@@ -185,6 +208,11 @@ func (l Line) path(points []Point, x, y scale) (line, band string) {
 		}
 		last = y.at(p.Y)
 		if bounded(p) {
+			if l.Stairs && len(upper) > 0 {
+				upper = append(upper, px(x.at(p.X))+" "+px(upperLast))
+				lower = append(lower, px(x.at(p.X))+" "+px(lowerLast))
+			}
+			upperLast, lowerLast = y.at(p.Hi), y.at(p.Lo)
 			upper = append(upper, px(x.at(p.X))+" "+px(y.at(p.Hi)))
 			lower = append(lower, px(x.at(p.X))+" "+px(y.at(p.Lo)))
 		}

@@ -45,6 +45,7 @@ func (s *site) pages() []page {
 		s.gatePage(),
 		s.environmentsPage(),
 		s.environmentPage(),
+		s.contractPage(),
 		s.alertsPage(),
 		s.jobsPage(),
 		s.settingsPage(),

@@ -54,6 +54,8 @@ func alertURL(a audit.Alert) string {
 		return filter{}.CallURL(a.Run, a.Key)
 	case audit.AlertGate:
 		return gateURL("/gate", a.Run, a.Decided)
+	case audit.AlertAlarm:
+		return filter{Run: a.Run}.URL("/")
 	case audit.AlertDead:
 		return filter{}.URL("/jobs", "of", a.Run)
 	case audit.AlertTraining:
@@ -68,6 +70,8 @@ func alertName(k audit.AlertKind) string {
 		return "results in conflict"
 	case audit.AlertGate:
 		return "gates that turned"
+	case audit.AlertAlarm:
+		return "alarms"
 	case audit.AlertDead:
 		return "jobs given up"
 	case audit.AlertTraining:

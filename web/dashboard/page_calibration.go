@@ -149,7 +149,7 @@ func (v *calibrationView) Sentence() string {
 }
 
 // seriesPoints bounds what a page draws of a training.
-const seriesPoints = 120
+const seriesPoints = 60
 
 // metricCharts draws one metric: a chart for each role, a colour for each arm, a
 // line for each seed.

@@ -14,6 +14,7 @@ const maxListed = 200
 // environmentList is every environment version that is known of, how policies
 // fared across versions, and what model servers can do.
 type environmentList struct {
+	Contracts []contractLine
 	Worlds    []worldLine
 	Versions  []versionLine
 	Endpoints []audit.Endpoint
@@ -41,6 +42,14 @@ func (s *site) environmentsPage() page {
 			for _, w := range worlds {
 				v.Worlds = append(v.Worlds, worldLine{w, filter{Environment: w.Name, Version: w.Version}.URL("/environment")})
 			}
+			contracts, err := s.Store.Contracts(ctx)
+			if err != nil {
+				return nil, err
+			}
+			for i := range contracts {
+				c := &contracts[i]
+				v.Contracts = append(v.Contracts, contractLine{*c, filter{}.URL("/contract", "ref", c.Ref)})
+			}
 			audits, err := s.Store.VersionAudits(ctx, maxListed)
 			if err != nil {
 				return nil, err
@@ -52,6 +61,11 @@ func (s *site) environmentsPage() page {
 			return v, err
 		},
 	}
+}
+
+type contractLine struct {
+	audit.Contract
+	Href string
 }
 
 // RunURL is the overview of one of the runs.
@@ -97,4 +111,12 @@ func (s *site) environmentPage() page {
 // Rate is how often the twins disagreed at a path.
 func (v *environmentView) Rate(n audit.NoisyPath) stat.Estimate {
 	return stat.Jeffreys(float64(n.Disagreed), float64(n.Twins), .95)
+}
+
+// contractPage shows what an auditor relies on, tried on one environment.
+func (s *site) contractPage() page {
+	return page{
+		path: "/contract", name: "contract", title: "Contract", under: "/environments", global: true,
+		view: func(ctx context.Context, r *request) (any, error) { return s.Store.Contract(ctx, r.Query("ref")) },
+	}
 }

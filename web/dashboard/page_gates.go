@@ -174,14 +174,19 @@ func (v *gateView) Tone() string { return statusTone(v.Status) }
 // CheckTone is the colour of one check.
 func (v *gateView) CheckTone(c gate.Check) string { return statusTone(c.Status) }
 
-// Sorted are the checks, those that block first.
-func (v *gateView) Sorted() []gate.Check {
-	order := []gate.Status{gate.Fail, gate.Error, gate.Inconclusive, gate.Pass}
-	checks := slices.Clone(v.Checks)
+// Blocking are the checks that do not pass, the gravest first.
+func (v *gateView) Blocking() []gate.Check {
+	order := []gate.Status{gate.Fail, gate.Error, gate.Inconclusive}
+	checks := slices.DeleteFunc(slices.Clone(v.Checks), func(c gate.Check) bool { return c.Status == gate.Pass })
 	slices.SortStableFunc(checks, func(a, b gate.Check) int {
 		return slices.Index(order, a.Status) - slices.Index(order, b.Status)
 	})
 	return checks
+}
+
+// Passing are the checks that pass.
+func (v *gateView) Passing() []gate.Check {
+	return slices.DeleteFunc(slices.Clone(v.Checks), func(c gate.Check) bool { return c.Status != gate.Pass })
 }
 
 // Interval draws a check's bounds and limit; nil where it has none in [0,1].

@@ -37,7 +37,7 @@ func (s *site) training(ctx context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	experiments, err := s.Store.Experiments(ctx)
-	if err != nil || len(experiments) == 0 {
+	if err != nil || len(experiments) == 0 && v.Experiment == "" {
 		return v, err
 	}
 	if v.Experiment == "" {

@@ -52,6 +52,7 @@ type Decisions interface {
 
 // Worlds reads what is known about environments and model servers.
 type Worlds interface {
+	audit.ContractSource
 	// Worlds lists environment versions.
 	Worlds(ctx context.Context) ([]audit.World, error)
 	// World reads what is known about one of them.

@@ -1,0 +1,377 @@
+package dashboard_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"understudy/audit"
+	"understudy/audit/gate"
+	"understudy/audit/ledger"
+	"understudy/audit/ledger/ledgertest"
+	"understudy/audit/stat"
+)
+
+// hostileText is what a model may write where a page shows it.
+const hostileText = `"><script>document.title="owned"</script><img src=x onerror=alert(1)>‮`
+
+// newOperations is a world in which everything has happened at least once.
+func newOperations(t *testing.T, pairs int) *world {
+	t.Helper()
+	pool := postgres.Pool(t)
+	l, err := ledger.New(pool, ledger.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ledgertest.Fill(t, l, ledgertest.Seed{Run: "step-100", Checkpoint: 100, Pairs: pairs, Wrong: .25})
+	ledgertest.Fill(t, l, ledgertest.Seed{Run: "step-200", Checkpoint: 200, Pairs: pairs, Wrong: .45})
+	ctx := t.Context()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(l.AddNoise(ctx, []ledger.Noise{{Environment: "shop", Version: "1", Tool: "get_order", Pattern: "/updated_at" + hostileText, Twins: 40, Disagreed: 38}, {Environment: "shop", Version: "1", Tool: "refund", Pattern: "/eta", Twins: 40, Disagreed: 3}}))
+	must(l.AddDefect(ctx, ledger.Defect{Environment: "shop", Version: "1", Tool: "refund", Pattern: "/fee", Reason: "rounds the fee twice " + hostileText}))
+	must(l.SaveEndpoint(ctx, audit.Endpoint{URL: "http://models.example/v1", Model: "policy-4b" + hostileText, Answers: [][3]string{{"chat", "yes", ""}, {"log-probabilities", "no", "confidence only where the policy states it"}}}))
+	must(l.SaveVersionFigures(ctx, "step-200", "shop@1", staleFigures()))
+	must(l.SaveContract(ctx, audit.Contract{
+		Ref: "shop", Adapter: "mcp-stdio", Environment: audit.EnvironmentInfo{Name: "shop", Version: "1"}, Tools: 13, Checked: time.Now(),
+		Findings: []audit.Clause{{Name: "sessions do not see each other", Verdict: audit.ClausePass}, {Name: "errors are errors", Verdict: audit.ClauseFail, Seen: hostileText}},
+		Noise:    []audit.NoisePath{{Tool: "get_order", Pattern: "/at", Twins: 20, Disagree: 20, Masked: true}},
+	}))
+	fillTraining(t, l)
+	fillJobs(t, l)
+	decideTwice(t, l)
+	_, err = pool.Exec(ctx, `INSERT INTO configuration (digest, version, effective) VALUES ($1, 'v1', '{"listen": "127.0.0.1:8080", "database_url": "postgres://auditor:xxxxx@db/ledger"}')`, make([]byte, 32))
+	must(err)
+	return serve(t, l)
+}
+
+func staleFigures() audit.VersionFigures {
+	var clusters []stat.Cluster
+	var lifetimes []stat.Lifetime
+	for i := range 40 {
+		stale := float64(i % 3)
+		clusters = append(clusters, stat.Cluster{Group: fmt.Sprintf("g%02d", i), N: 4, Weight: 4, Sum: stale, SumSq: stale})
+		lifetimes = append(lifetimes, stat.Lifetime{Time: float64(1 + i%5), Event: i%4 > 0})
+	}
+	survival := stat.KaplanMeier(lifetimes, .95)
+	return audit.VersionFigures{Environment: "shop@2", Version: "2", Scored: 900, Changed: 160, Stale: stat.ClusteredWilson(clusters, .95), Detection: survival.Points, Calls: survival.RMST(10)}
+}
+
+// fillTraining writes three arms of two seeds, one of which diverges.
+func fillTraining(t *testing.T, l *ledger.Ledger) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(3, 3))
+	for a, arm := range []string{"grpo-sandbox", "envace", "envace+calibration " + hostileText} {
+		for seed := range int64(2) {
+			id, err := l.StartTraining(t.Context(), audit.NewTraining{Experiment: "tiny", Arm: arm, Seed: seed, Policy: "seeded"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var metrics []audit.Metric
+			for step := range int64(300) {
+				x := float64(step) / 300
+				add := func(name string, role audit.PolicyRole, value float64) {
+					metrics = append(metrics, audit.Metric{Name: name, Role: role, Step: step, Value: value + .02*random.NormFloat64()})
+				}
+				add(audit.MetricReward, audit.ActRole, .3+.4*x*float64(1+a)/3)
+				add(audit.MetricReward, audit.RehearseRole, .35+.3*x)
+				add(audit.MetricFidelity, audit.RehearseRole, .6+.1*x*float64(a))
+				add(audit.MetricLength, audit.ActRole, 120-30*x)
+				add(audit.MetricLength, audit.RehearseRole, 200-60*x*float64(a))
+			}
+			if a == 1 && seed == 1 {
+				metrics[len(metrics)-1].Value = math.NaN()
+			}
+			if err := l.WriteMetrics(t.Context(), id, metrics); err != nil {
+				t.Fatal(err)
+			}
+			reason := ""
+			if a == 1 && seed == 1 {
+				reason = "loss is not finite at step 299 " + hostileText
+			}
+			if err := l.FinishTraining(t.Context(), id, reason); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// fillJobs leaves a run with queued jobs and with dead ones.
+func fillJobs(t *testing.T, l *ledger.Ledger) {
+	t.Helper()
+	ctx := t.Context()
+	if _, err := l.CreateRun(ctx, audit.NewRun{Name: "queued " + hostileText, Policy: "seeded", Checkpoint: 300}); err != nil {
+		t.Fatal(err)
+	}
+	var episodes []audit.Episode
+	for i := range 120 {
+		episodes = append(episodes, audit.Episode{
+			ID: fmt.Sprintf("rollout %d %s", i, hostileText), PromptGroup: "g", Policy: "seeded", Environment: "shop@1", Mode: audit.Forced,
+			Actions: []audit.Action{{Call: audit.Call{Tool: "get_order", Arguments: []byte(`{}`)}, Rehearsal: &audit.Rehearsal{Raw: []byte("{}")}}},
+		})
+	}
+	if _, err := l.Enqueue(ctx, "queued "+hostileText, episodes); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := l.Relay(ctx, 1_000_000, func(_ context.Context, messages []audit.Outgoing) error {
+		for i := range messages {
+			messages[i].Seq = uint64(i + 1)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting, err := l.Waiting(ctx, 0, nil, 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range waiting {
+		burial := audit.Burial{Fault: audit.FaultPermanent, Reason: "the sandbox has no tool get_order " + hostileText, Delivery: 3}
+		if err := l.Bury(ctx, audit.Job{Run: w.Run, ID: w.ID, Attempt: w.Attempt}, burial); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// decideTwice lets a gate pass one run and fail the next by the same policy.
+func decideTwice(t *testing.T, l *ledger.Ledger) {
+	t.Helper()
+	p, err := gate.Load(gate.Starting())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, run := range []string{"step-100", "step-200"} {
+		evidence, err := gate.Collect(t.Context(), l, p, run, "none")
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := gate.Decide(p, evidence, gate.Options{Now: time.Now()})
+		document, err := gate.ReportJSON(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		status := string(v.Status)
+		if run == "step-100" {
+			status = "PASS" // as an earlier version decided
+		}
+		if err := l.SaveGate(t.Context(), audit.GateRecord{Run: run, Status: status, PolicyDigest: v.Policy.Digest, Document: json.RawMessage(document)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// operationScreens are the pages of this file, by name, with a word that each
+// must say.
+func operationScreens(t *testing.T, w *world) map[string][2]string {
+	t.Helper()
+	gates, _, err := w.Gates(t.Context(), audit.GateFilter{}, audit.Page{Limit: 1})
+	if err != nil || len(gates) == 0 {
+		t.Fatalf("no gate has decided: %v", err)
+	}
+	decided := url.QueryEscape(gates[0].Decided.UTC().Format(time.RFC3339Nano))
+	return map[string][2]string{
+		"compare":           {"/compare?run=step-200", "Worse"},
+		"compare unmatched": {"/compare?run=step-200&base=step-100&tab=unmatched", "fork"},
+		"compare tool":      {"/compare?run=step-100&base=step-200&tool=" + ledgertest.WorstTool, "Better"},
+		"calibration":       {"/calibration?run=step-200", "Reliability"},
+		"training":          {"/training?experiment=tiny", "grpo-sandbox"},
+		"training metric":   {"/training?metric=length", "REHEARSE"},
+		"gates":             {"/gates", "PASS"},
+		"gate":              {"/gate?run=step-200&decided=" + decided, "Conditions"},
+		"environments":      {"/environments", "shop"},
+		"environment":       {"/environment?environment=shop&version=1", "Noise map"},
+		"contract":          {"/contract?ref=shop", "errors are errors"},
+		"alerts":            {"/alerts", "gates that turned"},
+		"jobs":              {"/jobs", "Given up"},
+		"settings":          {"/settings", "127.0.0.1:8080"},
+	}
+}
+
+// TestOperations tries the pages beside single calls with many pairs, in one
+// browser; whatever comes from outside is hostileText.
+func TestOperations(t *testing.T) {
+	t.Parallel()
+	w := newOperations(t, seededPairs)
+	b := newBrowser(t, w.url)
+	for _, part := range []struct {
+		name string
+		test func(t *testing.T, w *world, b *browser)
+	}{
+		{"every page", everyOperation},
+		{"compared call", comparedCalls},
+		{"keys", operationKeys},
+		{"jobs are sent again", jobsSentAgain},
+		{"tokens", tokens},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			b.t = t
+			b.media("light", 1280)
+			part.test(t, w, b)
+		})
+	}
+}
+
+func everyOperation(t *testing.T, w *world, b *browser) {
+	for name, screen := range operationScreens(t, w) {
+		b.open(screen[0])
+		if title := b.text(`document.title`); !strings.Contains(title, "Understudy") {
+			t.Errorf("%s: hostileText text changed the title to %q", name, title)
+		}
+		if text := b.text(`document.querySelector("main").innerText`); !strings.Contains(text, screen[1]) || strings.Contains(text, "NaN") {
+			t.Errorf("%s: the page does not say %q, or says NaN: %.300s", name, screen[1], text)
+		}
+		for _, bad := range []string{"main script", "main img:not(.reports img)", "main [style]"} {
+			if b.holds(`document.querySelector("` + bad + `")`) {
+				t.Errorf("%s: %s came in from outside", name, bad)
+			}
+		}
+		b.sound(name)
+		if size := b.weight(); size > firstPaint {
+			t.Errorf("%s: a first paint of %d bytes, at most %d", name, size, firstPaint)
+		}
+		file := strings.ReplaceAll(name, " ", "-")
+		b.look(file, "light", 1280)
+		b.look(file, "dark", 1280)
+		b.sound(name + " in the dark")
+		b.look(file, "light", 390)
+		if !b.holds(`document.documentElement.scrollWidth <= 391`) {
+			t.Errorf("%s: the page is wider than a narrow screen: %s", name, b.text(`[...document.querySelectorAll("main *")].filter(e => e.getBoundingClientRect().right > 391 && !e.closest(".scroll, .squares, nav")).slice(0, 5).map(e => e.outerHTML.slice(0, 120)).join("\n")`))
+		}
+		b.media("light", 1280)
+	}
+}
+
+// comparedCalls opens the biggest regression and goes on to the call itself.
+func comparedCalls(t *testing.T, _ *world, b *browser) {
+	b.open("/compare?run=step-200&base=step-100&tab=regressed")
+	before, after := b.text(`document.querySelector("[data-row] .sev").textContent`), b.text(`document.querySelectorAll("[data-row] .sev")[1].textContent`)
+	if before >= after || after != "S5" {
+		t.Errorf("the first row went from %s to %s: the biggest regression comes first", before, after)
+	}
+	b.click(`[data-row] a`)
+	b.sound("compared call")
+	b.look("compare-call", "light", 1280)
+	b.look("compare-call", "dark", 1280)
+	b.look("compare-call", "light", 390)
+	b.media("light", 1280)
+	if b.text(`document.querySelectorAll(".three .sev")[1].textContent`) != after {
+		t.Error("the page of the call shows another severity than its row")
+	}
+	b.click(`.three section:last-child p a`)
+	if !b.holds(`location.pathname === "/call" && location.search.includes("step-200")`) {
+		t.Errorf("the link leads to %s", b.text(`location.href`))
+	}
+}
+
+func operationKeys(t *testing.T, _ *world, b *browser) {
+	b.open("/compare?run=step-200&base=step-100&tab=regressed")
+	b.press("jj")
+	b.press("\r")
+	b.until(`location.pathname === "/compare/call"`)
+	b.press("u")
+	b.until(`location.pathname === "/compare" && location.search.includes("base=step-100")`)
+	b.open("/compare?run=step-200&base=step-100&tab=both_right")
+	first := b.text(`document.querySelector("[data-row] a").href`)
+	b.press("n")
+	b.until(`location.search.includes("after=50")`)
+	if b.text(`document.querySelector("[data-row] a").href`) == first {
+		t.Error("the second page starts like the first")
+	}
+}
+
+func jobsSentAgain(t *testing.T, w *world, b *browser) {
+	dead := func() int {
+		runs, err := w.RunJobs(t.Context(), 10)
+		if err != nil || len(runs) != 1 {
+			t.Fatalf("%d runs have jobs, %v", len(runs), err)
+		}
+		return runs[0].Dead
+	}
+	before := dead()
+	b.open("/jobs")
+	b.press("n")
+	b.until(`location.search.includes("after=")`)
+	b.click(`form:has([name=episode]) button`)
+	if after := dead(); after != before-1 {
+		t.Errorf("%d jobs are given up after one was sent again, before %d", after, before)
+	}
+	b.open("/jobs")
+	b.do(b.pressButton(`form:not(:has([name=episode])) button:not(.quiet)`))
+	b.until(`location.search.includes("sent=")`)
+	if after := dead(); after != 0 {
+		t.Errorf("%d jobs are given up after all were sent again", after)
+	}
+}
+
+// tokens makes a token, sees it once, and revokes it.
+func tokens(t *testing.T, w *world, b *browser) {
+	b.open("/settings")
+	b.typeInto(`input[name=name]`, "ci <b>")
+	b.do(b.pressButton(`form[action="/settings/tokens"] button`))
+	b.until(`document.querySelector("#new-token")`)
+	secret := b.text(`document.querySelector("#new-token").textContent`)
+	if _, err := w.Token(t.Context(), audit.SecretHash(secret)); err != nil {
+		t.Errorf("the token that is shown opens nothing: %v", err)
+	}
+	b.open("/settings")
+	if b.holds(`document.body.textContent.includes("` + secret + `")`) {
+		t.Error("the token is shown twice")
+	}
+	b.do(b.pressButton(`form[action="/settings/tokens/revoke"] button`))
+	b.until(`document.querySelector("tr.faded")`)
+	if _, err := w.Token(t.Context(), audit.SecretHash(secret)); audit.ErrorCode(err) != audit.CodeUnauthorized {
+		t.Errorf("a revoked token: got %v", err)
+	}
+}
+
+// TestOperationsRefuse asks for what is not there, and as somebody who may not.
+func TestOperationsRefuse(t *testing.T) {
+	t.Parallel()
+	l, err := ledger.New(postgres.Pool(t), ledger.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := serve(t, l)
+	for path, want := range map[string]int{
+		"/compare": http.StatusOK, "/calibration": http.StatusOK, "/training": http.StatusOK, "/gates": http.StatusOK, "/environments": http.StatusOK,
+		"/alerts": http.StatusOK, "/jobs": http.StatusOK, "/settings": http.StatusOK,
+		"/compare?run=none": http.StatusNotFound, "/training?experiment=none": http.StatusNotFound, "/gate?run=x&decided=never": http.StatusNotFound,
+		"/gate?run=x&decided=2026-01-02T03:04:05Z": http.StatusNotFound, "/alerts?kind=none": http.StatusBadRequest, "/jobs?after=x": http.StatusBadRequest,
+		"/gates?after=x": http.StatusBadRequest, "/environment": http.StatusBadRequest,
+	} {
+		if status, body := get(t, w.url+path); status != want || !strings.Contains(body, "<main") {
+			t.Errorf("%s on an empty ledger: status %d, want %d as a page", path, status, want)
+		}
+	}
+}
+
+func get(t *testing.T, at string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
