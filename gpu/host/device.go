@@ -14,7 +14,7 @@ type Options struct {
 	Mode    gpu.Mode
 	Threads int    // 0: GOMAXPROCS
 	Kernels string // "avx512", "avx2" or "go"; "": the fastest that this machine has
-	Memory  int64  // most bytes that Alloc gives out at a time; 0: no bound
+	Memory  int64  // most bytes that Alloc gives out at a time, packed weights aside; 0: no bound
 }
 
 // Device is a CPU.

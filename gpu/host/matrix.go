@@ -24,6 +24,7 @@ type operand struct {
 	width      int
 	rounded    bool      // panels of a float32 matrix hold bfloat16
 	packed     []float32 // all panels, or nil: a block is packed when it is asked for
+	stale      []float32 // memory of panels that no longer hold
 }
 
 func (b operand) k() int {
@@ -57,11 +58,14 @@ func (b operand) stride() int {
 // pack lays all panels out once.
 func (b *operand) pack(kernels *kernels, p *pool) {
 	k, stride := b.k(), b.stride()
-	packed := make([]float32, b.panels()*k*stride)
+	packed := b.stale
+	if n := b.panels() * k * stride; len(packed) != n {
+		packed = make([]float32, n)
+	}
 	p.run(b.panels(), func(_ *worker, j int) {
 		b.packBlock(kernels, packed[j*k*stride:(j+1)*k*stride], j, 0, k)
 	})
-	b.packed = packed
+	b.packed, b.stale = packed, nil
 }
 
 // block is rows p0..p0+kc-1 of panel j; scratch has room for them.

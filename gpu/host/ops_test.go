@@ -213,3 +213,39 @@ func TestAdamW(t *testing.T) {
 		}
 	})
 }
+
+// A NaN anywhere in a row is NaN in what is made of the row: no maximum or bound hides it.
+func TestNaNIsNotHidden(t *testing.T) {
+	t.Parallel()
+	eachDevice(t, func(p *pair) {
+		const c = 70
+		d := p.host
+		for at := range c {
+			row := make([]float32, c)
+			row[at] = nan()
+			x, one, y, lse := p.floats(row), p.floats([]float32{1}), p.random(c, 1), p.random(1, 1)
+			d.SwiGLU(y.host, x.host, x.host)
+			if got := download(t, d, y.host)[at]; got == got {
+				t.Fatalf("SwiGLU of NaN at %d is %v", at, got)
+			}
+			d.LogProbs(gpu.TokenLoss{Logits: x.host, Scale: one.host, LSE: lse.host})
+			if got := download(t, d, lse.host)[0]; got == got {
+				t.Fatalf("LSE with NaN at %d is %v", at, got)
+			}
+			d.RMSNorm(y.host, lse.host, x.host, y.host, 1e-5)
+			if got := download(t, d, lse.host)[0]; got == got {
+				t.Fatalf("RMSNorm with NaN at %d has rstd %v", at, got)
+			}
+			if sum, err := d.SquareSum(x.host); err != nil || sum == sum {
+				t.Fatalf("SquareSum with NaN at %d is %v, %v", at, sum, err)
+			}
+		}
+		h := gpu.Heads{H: 1, G: 1, D: 16}
+		q, k, v, out, lse := p.random(16, 1), p.random(16, 1), p.random(16, 1), p.random(16, 1), p.random(1, 1)
+		p.host.Upload(k.host, []float32{nan()})
+		d.Attend(gpu.Attention{Heads: h, Scale: 1, Out: out.host, LSE: lse.host, Q: q.host, K: k.host, V: v.host, Starts: p.ints(0).host})
+		if got := download(t, d, out.host)[0]; got == got {
+			t.Fatalf("attention to a key with NaN is %v", got)
+		}
+	})
+}

@@ -122,10 +122,11 @@ func (d *Device) NewWeight(b gpu.Buffer, n, k int) gpu.Weight {
 	return gpu.Weight{Buffer: b, N: n, K: k, Form: &form{operand{matrix: matrixOf(b, n, k), transposed: true, width: d.k.width}}}
 }
 
-// Changed drops the panels.
+// Changed drops the panels, and keeps their memory for the next.
 func (d *Device) Changed(w gpu.Weight) {
-	f := w.Form.(*form)
-	f.packed, f.rounded = nil, false
+	if f := w.Form.(*form); f.packed != nil {
+		f.packed, f.stale, f.rounded = nil, f.packed, false
+	}
 }
 
 // matrixOf is b as (rows,cols).
