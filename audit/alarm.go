@@ -37,11 +37,14 @@ type Alarm struct {
 
 const (
 	// watchReference is how many first steps say what is usual.
-	watchReference = 5
-	// watchSlack and watchHeight are Page's k and h for a standardised sum: with
-	// k = 0.5 and h = 8 a stable run of 1000 steps raises a false alarm in less
-	// than a twentieth of all cases (TestAlarmsStaySilent simulates it).
+	watchReference = 10
+	// watchSlack and watchHeight are Page's k and h for a standardised sum. The
+	// reference is itself an estimate, wrong in one direction for ever: a rise
+	// counts from watchDoubt of its standard errors on. With these a stable run of
+	// 1000 steps raises a false alarm in less than a twentieth of all cases
+	// (TestAlarmsStaySilent simulates it).
 	watchSlack  = 0.5
+	watchDoubt  = 2
 	watchHeight = 8
 	// watchLeast is how many audited outputs a step needs to count.
 	watchLeast = 8
@@ -66,9 +69,9 @@ func (w *watchedSum) add(value, variance float64) bool {
 		}
 		return false
 	}
-	spread := math.Sqrt(variance + w.variance)
-	if spread > 0 {
-		w.sum = math.Max(0, w.sum+(value-w.reference)/spread-watchSlack)
+	if spread := math.Sqrt(variance); spread > 0 {
+		rise := value - w.reference - watchDoubt*math.Sqrt(w.variance)
+		w.sum = math.Max(0, w.sum+rise/spread-watchSlack)
 	}
 	return w.sum > watchHeight
 }

@@ -145,11 +145,15 @@ func (h *Hook) Score(ctx context.Context, batch ScoreBatch) (ScoredBatch, error)
 	}
 	ctx, cancel := context.WithTimeout(ctx, batch.deadline())
 	defer cancel()
-	job, err := h.begin(batch, outputs, false)
+	job, answered, err := h.begin(batch, outputs, false)
 	if err != nil {
 		return ScoredBatch{}, err
 	}
-	return job.wait(ctx)
+	scores, err := job.wait(ctx)
+	for i := range scores.Scores { // only when the batch was answered before
+		scores.Scores[i].Repeated = scores.Scores[i].Repeated || answered
+	}
+	return scores, err
 }
 
 // Scores implements Scorer.
@@ -173,7 +177,7 @@ func (h *Hook) Scores(ctx context.Context, id Digest, wait time.Duration) (Score
 	if err != nil {
 		return ScoredBatch{}, unprocessable(err)
 	}
-	if job, err = h.begin(kept.Batch, outputs, true); err != nil {
+	if job, _, err = h.begin(kept.Batch, outputs, true); err != nil {
 		return ScoredBatch{}, err
 	}
 	return job.wait(ctx)
@@ -203,18 +207,19 @@ func (b *ScoreBatch) scored(id Digest) ScoredBatch {
 	return ScoredBatch{ID: id, Run: b.Run, Policy: b.Policy, Checkpoint: b.Checkpoint, Scores: make([]Reward, 0, len(b.Outputs))}
 }
 
-// begin joins the batch when it is under way, else starts it.
-func (h *Hook) begin(batch ScoreBatch, outputs []*scoring, resumed bool) (*scoreJob, error) {
+// begin joins the batch when it is under way, else starts it. It also reports
+// whether every output had its answer by then.
+func (h *Hook) begin(batch ScoreBatch, outputs []*scoring, resumed bool) (job *scoreJob, answered bool, err error) {
 	id := batchID(&batch, outputs)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if job := h.jobs[id]; job != nil {
-		return job, nil
+		return job, job.hasAnswered(), nil
 	}
 	if len(h.jobs) >= h.config.Batches {
-		return nil, &Error{Code: CodeBusy, Message: fmt.Sprintf("%d batches are being scored", len(h.jobs)), Hint: "send it again in a second"}
+		return nil, false, &Error{Code: CodeBusy, Message: fmt.Sprintf("%d batches are being scored", len(h.jobs)), Hint: "send it again in a second"}
 	}
-	job := &scoreJob{
+	job = &scoreJob{
 		id: id, batch: batch, outputs: outputs, resumed: resumed, pending: len(outputs), answers: make([]Reward, len(outputs)),
 		accepted: make(chan struct{}), answered: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -223,7 +228,7 @@ func (h *Hook) begin(batch ScoreBatch, outputs []*scoring, resumed bool) (*score
 	}
 	ctx := h.ctx()
 	if ctx.Err() != nil {
-		return nil, &Error{Code: CodeInfrastructure, Message: errHookClosed.Error()}
+		return nil, false, &Error{Code: CodeInfrastructure, Message: errHookClosed.Error()}
 	}
 	h.jobs[id] = job
 	h.working.Go(func() {
@@ -233,7 +238,7 @@ func (h *Hook) begin(batch ScoreBatch, outputs []*scoring, resumed bool) (*score
 		h.mu.Unlock()
 		close(job.done)
 	})
-	return job, nil
+	return job, false, nil
 }
 
 // wait returns the job's answers when they are all there, or what is there when
@@ -255,6 +260,16 @@ func (j *scoreJob) wait(ctx context.Context) (ScoredBatch, error) {
 		return ScoredBatch{}, j.err
 	}
 	return j.scored(), nil
+}
+
+// hasAnswered reports whether every output has its answer.
+func (j *scoreJob) hasAnswered() bool {
+	select {
+	case <-j.answered:
+		return true
+	default:
+		return false
+	}
 }
 
 // scored is the batch as it stands.

@@ -308,6 +308,69 @@ func TestHookIsInterrupted(t *testing.T) {
 	}
 }
 
+// TestHookIsBusy: one batch too many at once is asked to come again.
+func TestHookIsBusy(t *testing.T) {
+	t.Parallel()
+	env := &counted{Environment: shop(t), wait: make(chan struct{})}
+	h := newHook(t, audit.HookConfig{Store: setup(t).Ledger, Audit: audit.Config{Opener: opener{env}}, Batches: 1})
+	batch := audit.ScoreBatch{Policy: "p", DeadlineMS: 1, Outputs: rollout("e", func(int) string { return "{}" }, shopCalls()...)}
+	first := score(t, h, batch)
+	if joined := score(t, h, batch); joined.ID != first.ID || joined.Pending != len(batch.Outputs) {
+		t.Errorf("the same batch again: %+v", joined)
+	}
+	other := batch
+	other.Policy = "q"
+	if _, err := h.Score(t.Context(), other); audit.ErrorCode(err) != audit.CodeBusy {
+		t.Errorf("another batch: %v", err)
+	}
+	close(env.wait)
+}
+
+// TestConcurrentPaymentsAreOne has several hooks score the same outputs at once,
+// as several processes would.
+func TestConcurrentPaymentsAreOne(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := shop(t)
+	batch := audit.ScoreBatch{Policy: "p", Outputs: rollout("e", func(int) string { return "{}" }, shopCalls()...)}
+	var (
+		group   sync.WaitGroup
+		mu      sync.Mutex
+		answers []audit.ScoredBatch
+	)
+	for range 4 {
+		h := newHook(t, audit.HookConfig{Store: b.Ledger, Audit: audit.Config{Opener: opener{w}}})
+		group.Go(func() {
+			s, err := h.Score(t.Context(), batch)
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			answers = append(answers, s)
+		})
+	}
+	group.Wait()
+	for i := range batch.Outputs {
+		fresh := 0
+		for _, s := range answers {
+			if !s.Scores[i].Repeated {
+				fresh++
+			}
+			if *s.Scores[i].Phi != *answers[0].Scores[i].Phi {
+				t.Errorf("output %d was paid %v and %v", i, *s.Scores[i].Phi, *answers[0].Scores[i].Phi)
+			}
+		}
+		if fresh != 1 {
+			t.Errorf("output %d was paid %d times", i, fresh)
+		}
+	}
+	if n := b.number(t, `SELECT count(*) FROM score`); n != len(batch.Outputs) {
+		t.Errorf("%d payments of %d outputs", n, len(batch.Outputs))
+	}
+	b.verify(t)
+}
+
 func TestHookSamples(t *testing.T) {
 	t.Parallel()
 	l := setup(t).Ledger
@@ -484,3 +547,34 @@ func TestHookRefuses(t *testing.T) {
 }
 
 var _ audit.Scorer = (*audit.Hook)(nil)
+
+// TestAlarmsComeFromPayments trains a policy whose REHEARSE refuses less and less
+// while the sandbox refuses as ever.
+func TestAlarmsComeFromPayments(t *testing.T) {
+	t.Parallel()
+	l := setup(t).Ledger
+	w := shop(t)
+	refused := toCall("get_order", `{"user_id":"u1","order_id":"W999"}`)
+	h := newHook(t, audit.HookConfig{Store: l, Audit: audit.Config{Opener: opener{w}}})
+	const each = 40
+	for step := range 16 {
+		var outputs []audit.Output
+		for i := range each {
+			text := `{"error":{"code":"not_found","message":"no such order"}}`
+			if i < each*step/16 {
+				text = `{"order_id":"W999"}`
+			}
+			outputs = append(outputs, audit.Output{Environment: "shop", Episode: fmt.Sprint(step, "/", i), Call: refused, Rehearsal: &text})
+		}
+		if step < 11 { // the first ten steps are what is usual
+			for i := range outputs {
+				outputs[i].Rehearsal = new(`{"error":{"code":"not_found","message":"no such order"}}`)
+			}
+		}
+		score(t, h, audit.ScoreBatch{Run: "training", Policy: "p", Checkpoint: int64(step), Outputs: outputs})
+	}
+	alarms, next, err := l.Alarms(t.Context(), "training", audit.Page{})
+	if err != nil || next != "" || len(alarms) != 1 || alarms[0].Kind != audit.AlarmErrorsVanish || alarms[0].Step < 11 {
+		t.Errorf("%+v %q %v", alarms, next, err)
+	}
+}

@@ -178,6 +178,7 @@ func TestTrainersAgainstALiveService(t *testing.T) {
 			python(t, t.TempDir(), env, "-W", "error", "-c", block[1])
 		}
 	})
+	t.Run("contract", func(t *testing.T) { keepsContract(t, s.url, cases) })
 	t.Run("nats", func(t *testing.T) { askOverNATS(t, ns.ClientURL(), cases) })
 	t.Run("go", func(t *testing.T) { askOverGo(t, s.url, cases) })
 }
