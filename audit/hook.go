@@ -51,9 +51,8 @@ type Hook struct {
 	mu      sync.Mutex
 	jobs    map[Digest]*scoreJob // batches under way
 	frozen  map[stepKey]*Baselines
+	closed  bool
 	working sync.WaitGroup
-	ctx     func() context.Context // ends with the hook
-	stop    context.CancelCauseFunc
 }
 
 var _ Scorer = (*Hook)(nil)
@@ -100,10 +99,9 @@ func NewHook(config HookConfig) (*Hook, error) {
 	if config.Decay <= 0 || config.Decay > 1 {
 		config.Decay = defaultDecay
 	}
-	ctx, stop := context.WithCancelCause(context.Background())
 	h := &Hook{
-		config: config, auditor: auditor, states: newSessionCache(config.States), stop: stop,
-		jobs: make(map[Digest]*scoreJob), frozen: make(map[stepKey]*Baselines), ctx: func() context.Context { return ctx },
+		config: config, auditor: auditor, states: newSessionCache(config.States),
+		jobs: make(map[Digest]*scoreJob), frozen: make(map[stepKey]*Baselines),
 	}
 	h.canaries.find = config.Canaries
 	h.each.Store(int64(firstEach))
@@ -113,7 +111,12 @@ func NewHook(config HookConfig) (*Hook, error) {
 // Close waits for the batches under way to stop and ends the kept sessions. What
 // was not paid by then is pending: the same batch again goes on with it.
 func (h *Hook) Close() error {
-	h.stop(errHookClosed)
+	h.mu.Lock()
+	h.closed = true
+	for _, job := range h.jobs {
+		job.stop(errHookClosed)
+	}
+	h.mu.Unlock()
 	h.working.Wait()
 	return errors.Join(h.states.close(), h.auditor.Close())
 }
@@ -123,7 +126,8 @@ type scoreJob struct {
 	id       Digest
 	batch    ScoreBatch
 	outputs  []*scoring
-	resumed  bool          // it was interrupted, and is pulled
+	resumed  bool // it was interrupted, and is pulled
+	stop     context.CancelCauseFunc
 	accepted chan struct{} // closed when the caller's own faults are ruled out
 	answered chan struct{} // closed when every output has its answer
 	done     chan struct{} // closed at the end
@@ -145,7 +149,7 @@ func (h *Hook) Score(ctx context.Context, batch ScoreBatch) (ScoredBatch, error)
 	}
 	ctx, cancel := context.WithTimeout(ctx, batch.deadline())
 	defer cancel()
-	job, answered, err := h.begin(batch, outputs, false)
+	job, answered, err := h.begin(ctx, batch, outputs, false)
 	if err != nil {
 		return ScoredBatch{}, err
 	}
@@ -177,7 +181,7 @@ func (h *Hook) Scores(ctx context.Context, id Digest, wait time.Duration) (Score
 	if err != nil {
 		return ScoredBatch{}, unprocessable(err)
 	}
-	if job, _, err = h.begin(kept.Batch, outputs, true); err != nil {
+	if job, _, err = h.begin(ctx, kept.Batch, outputs, true); err != nil {
 		return ScoredBatch{}, err
 	}
 	return job.wait(ctx)
@@ -208,13 +212,17 @@ func (b *ScoreBatch) scored(id Digest) ScoredBatch {
 }
 
 // begin joins the batch when it is under way, else starts it. It also reports
-// whether every output had its answer by then.
-func (h *Hook) begin(batch ScoreBatch, outputs []*scoring, resumed bool) (job *scoreJob, answered bool, err error) {
+// whether every output had its answer by then. A batch outlives ctx: whoever
+// waits for it may give up before it ends.
+func (h *Hook) begin(ctx context.Context, batch ScoreBatch, outputs []*scoring, resumed bool) (job *scoreJob, answered bool, err error) {
 	id := batchID(&batch, outputs)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if job := h.jobs[id]; job != nil {
 		return job, job.hasAnswered(), nil
+	}
+	if h.closed {
+		return nil, false, &Error{Code: CodeInfrastructure, Message: errHookClosed.Error()}
 	}
 	if len(h.jobs) >= h.config.Batches {
 		return nil, false, &Error{Code: CodeBusy, Message: fmt.Sprintf("%d batches are being scored", len(h.jobs)), Hint: "send it again in a second"}
@@ -226,12 +234,10 @@ func (h *Hook) begin(batch ScoreBatch, outputs []*scoring, resumed bool) (job *s
 	for i, s := range outputs {
 		job.answers[i] = s.reward
 	}
-	ctx := h.ctx()
-	if ctx.Err() != nil {
-		return nil, false, &Error{Code: CodeInfrastructure, Message: errHookClosed.Error()}
-	}
+	ctx, job.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	h.jobs[id] = job
 	h.working.Go(func() {
+		defer job.stop(nil)
 		job.err = h.settle(ctx, job)
 		h.mu.Lock()
 		delete(h.jobs, id)

@@ -73,18 +73,6 @@ func (a *scoreAction) after(said []byte, mode Mode) *scoreNode {
 	return next
 }
 
-// calls are the calls that lead from the start to the node.
-func (n *scoreNode) calls() []Call {
-	var calls []Call
-	for ; n.from != nil; n = n.from.at {
-		calls = append(calls, n.from.call)
-	}
-	for i, j := 0, len(calls)-1; i < j; i, j = i+1, j-1 {
-		calls[i], calls[j] = calls[j], calls[i]
-	}
-	return calls
-}
-
 // prune drops what no drawn output needs and reports whether anything is left.
 func (n *scoreNode) prune() bool {
 	kept := n.actions[:0]

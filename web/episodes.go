@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 
 	"github.com/gin-gonic/gin"
 
@@ -159,7 +160,7 @@ func (s *episodeStream) score(ctx context.Context, steps []episodeStep) error {
 		step := &steps[i]
 		batch.Outputs = append(batch.Outputs, audit.Output{
 			Environment: h.Environment, Start: h.Start, Mode: h.Mode, Episode: h.Episode, PromptGroup: h.PromptGroup, Attempt: h.Attempt,
-			History: s.history[:len(s.history):len(s.history)], Call: step.Call, Rehearsal: step.Rehearsal, Sample: new(0),
+			History: slices.Clip(s.history), Call: step.Call, Rehearsal: step.Rehearsal, Sample: new(0),
 			Confidence: step.Confidence, Truncated: step.Truncated, Success: step.Success,
 		})
 		s.history = append(s.history, audit.Earlier{Call: step.Call, Answer: step.Rehearsal})

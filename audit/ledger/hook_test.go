@@ -155,8 +155,8 @@ func TestHookPaysOnce(t *testing.T) {
 	config := audit.HookConfig{Store: l, Audit: audit.Config{Opener: opener{env}}}
 	h := newHook(t, config)
 	calls := shopCalls()
-	real := truths(t, env.Environment, calls...)
-	honest := rollout("honest", func(i int) string { return real[i] }, calls...)
+	answers := truths(t, env.Environment, calls...)
+	honest := rollout("honest", func(i int) string { return answers[i] }, calls...)
 	liar := rollout("liar", func(int) string { return `{"ok":true}` }, calls...)
 	batch := audit.ScoreBatch{Policy: "p", Checkpoint: 3, Outputs: append(honest, liar...)}
 	first := score(t, h, batch)
@@ -215,11 +215,11 @@ func TestHookGoesOnFromKeptStates(t *testing.T) {
 	t.Parallel()
 	env := &counted{Environment: shop(t)}
 	calls := shopCalls()
-	real := truths(t, env.Environment, calls...)
+	answers := truths(t, env.Environment, calls...)
 	for _, mode := range []audit.Mode{audit.Forced, audit.Open} {
 		env.calls = 0
 		h := newHook(t, audit.HookConfig{Store: setup(t).Ledger, Audit: audit.Config{Opener: opener{env}}})
-		for i, o := range rollout("e", func(i int) string { return real[i] }, calls...) {
+		for i, o := range rollout("e", func(i int) string { return answers[i] }, calls...) {
 			o.Mode = mode
 			r := score(t, h, audit.ScoreBatch{Policy: "p", Outputs: []audit.Output{o}}).Scores[0]
 			if r.Status != audit.RewardScored || *r.Phi != 1 {
@@ -237,12 +237,12 @@ func TestHookForksInOpenMode(t *testing.T) {
 	t.Parallel()
 	w := shop(t)
 	calls := shopCalls()
-	real := truths(t, w, calls...)
+	answers := truths(t, w, calls...)
 	outputs := rollout("e", func(i int) string {
 		if i == 1 {
 			return `{"error":"order not found"}`
 		}
-		return real[i]
+		return answers[i]
 	}, calls...)
 	for i := range outputs {
 		outputs[i].Mode = audit.Open
@@ -460,11 +460,11 @@ func TestBaselinesAreFrozenPerStep(t *testing.T) {
 	t.Parallel()
 	l := setup(t).Ledger
 	w := shop(t)
-	real := truths(t, w, shopCalls()...)
+	answers := truths(t, w, shopCalls()...)
 	h := newHook(t, audit.HookConfig{Store: l, Audit: audit.Config{Opener: opener{w}}})
 	ask := func(step int64, episode string) audit.Reward {
 		return score(t, h, audit.ScoreBatch{
-			Policy: "p", Checkpoint: step, Outputs: rollout(episode, func(i int) string { return real[i] }, shopCalls()[:1]...),
+			Policy: "p", Checkpoint: step, Outputs: rollout(episode, func(i int) string { return answers[i] }, shopCalls()[:1]...),
 		}).Scores[0]
 	}
 	var before float64

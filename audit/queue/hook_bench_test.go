@@ -35,6 +35,7 @@ func BenchmarkHook(b *testing.B) {
 }
 
 func benchmarkHook(b *testing.B, samples int) {
+	b.Helper()
 	before := debug.SetGCPercent(400)
 	b.Cleanup(func() { debug.SetGCPercent(before) })
 	registry := sandbox.New(domains.FS())

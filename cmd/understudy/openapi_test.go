@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -68,7 +69,7 @@ func (c *contract) valid(t *testing.T, what, ref, text string) {
 	for n := 0; ; n++ {
 		var v any
 		if err := decoder.Decode(&v); err != nil {
-			if n == 0 || err != io.EOF { //nolint:errorlint // it is returned bare
+			if n == 0 || !errors.Is(err, io.EOF) {
 				t.Errorf("%s: value %d of %q: %v", what, n, text, err)
 			}
 			return
