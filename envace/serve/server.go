@@ -36,7 +36,7 @@ type server struct {
 	Config
 	vocabulary *grammar.Vocabulary // nil: the tokenizer's tokens cannot be held to a grammar
 	unfit      error               // why
-	stop       []int32 // the token that ends an answer, if the tokenizer has it
+	stop       []int32             // the token that ends an answer, if the tokenizer has it
 	waiting    atomic.Int64
 
 	mu       sync.Mutex

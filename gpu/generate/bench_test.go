@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"understudy/gpu"
 	"understudy/gpu/generate"
@@ -41,25 +42,25 @@ func benchRequest(seed uint64, length, most int) generate.Request {
 func BenchmarkSharing(b *testing.B) {
 	const rollouts, prompt, most = 8, 600, 64
 	m := benchModel(b)
-	timed := func(batch int, f func(e *generate.Engine) error) time.Duration {
+	timed := func(batch int, f func(e *generate.Engine) error) spent {
 		e, err := generate.New(m, generate.Config{Batch: batch})
 		if err != nil {
 			b.Fatal(err)
 		}
 		defer e.Close()
-		began := time.Now()
+		began := now(b)
 		if err := f(e); err != nil {
 			b.Fatal(err)
 		}
-		return time.Since(began)
+		return now(b).since(began)
 	}
-	var shared, batched, lone time.Duration
+	var shared, batched, lone spent
 	for b.Loop() {
-		shared += timed(rollouts, func(e *generate.Engine) error {
+		shared.add(timed(rollouts, func(e *generate.Engine) error {
 			_, err := e.Rollouts(b.Context(), benchRequest(1, prompt, most), rollouts)
 			return err
-		})
-		batched += timed(rollouts, func(e *generate.Engine) error {
+		}))
+		batched.add(timed(rollouts, func(e *generate.Engine) error {
 			var group errgroup.Group
 			for i := range uint64(rollouts) {
 				group.Go(func() error {
@@ -68,19 +69,46 @@ func BenchmarkSharing(b *testing.B) {
 				})
 			}
 			return group.Wait()
-		})
-		lone += timed(1, func(e *generate.Engine) error {
+		}))
+		lone.add(timed(1, func(e *generate.Engine) error {
 			for i := range uint64(rollouts) {
 				if _, err := e.Generate(b.Context(), benchRequest(20+i, prompt, most)); err != nil {
 					return err
 				}
 			}
 			return nil
-		})
+		}))
 	}
-	b.ReportMetric(float64(b.N*rollouts*most)/shared.Seconds(), "tokens/s")
-	b.ReportMetric(batched.Seconds()/shared.Seconds(), "×one-batch")
-	b.ReportMetric(lone.Seconds()/shared.Seconds(), "×one-by-one")
+	b.ReportMetric(float64(b.N*rollouts*most)/shared.wall, "tokens/s")
+	b.ReportMetric(batched.wall/shared.wall, "×one-batch")
+	b.ReportMetric(lone.wall/shared.wall, "×one-by-one")
+	b.ReportMetric(batched.processor/shared.processor, "×one-batch-cpu")
+	b.ReportMetric(lone.processor/shared.processor, "×one-by-one-cpu")
+}
+
+// spent is seconds of the clock, and of the processors in this process: on a
+// machine that does other things, too, the latter say more.
+type spent struct{ wall, processor float64 }
+
+func (s *spent) add(o spent) {
+	s.wall += o.wall
+	s.processor += o.processor
+}
+
+func (s spent) since(began spent) spent {
+	return spent{s.wall - began.wall, s.processor - began.processor}
+}
+
+func now(b *testing.B) spent {
+	b.Helper()
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return spent{
+		wall:      float64(time.Now().UnixNano()) / 1e9,
+		processor: time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds(),
+	}
 }
 
 // BenchmarkEngine is what scheduling and sampling add to the model's steps:
@@ -99,20 +127,23 @@ func BenchmarkEngine(b *testing.B) {
 			defer e.Close()
 			r := benchRequest(1, 8, most)
 			r.Sampling = s
+			began := now(b)
 			for b.Loop() {
 				if _, err := e.Rollouts(b.Context(), r, batch); err != nil {
 					b.Fatal(err)
 				}
 			}
-			engine := b.Elapsed()
-			b.ReportMetric(float64(b.N*batch*most)/engine.Seconds(), "tokens/s")
-			b.ReportMetric(bareSteps(b, m, batch, most, b.N).Seconds()/engine.Seconds(), "of-bare-steps")
+			engine := now(b).since(began)
+			bare := bareSteps(b, m, batch, most, b.N)
+			b.ReportMetric(float64(b.N*batch*most)/engine.wall, "tokens/s")
+			b.ReportMetric(bare.wall/engine.wall, "of-bare-steps")
+			b.ReportMetric(bare.processor/engine.processor, "of-bare-steps-cpu")
 		})
 	}
 }
 
 // bareSteps times the steps that the engine makes, and nothing else.
-func bareSteps(b *testing.B, m *gpu.Model, batch, steps, rounds int) time.Duration {
+func bareSteps(b *testing.B, m *gpu.Model, batch, steps, rounds int) spent {
 	b.Helper()
 	pages := 1 + (8+steps)/gpu.PageSize
 	r, err := m.NewRunner(gpu.RunnerConfig{Pages: batch * pages, Rows: batch, Wanted: batch, Sequences: batch, Context: pages * gpu.PageSize})
@@ -121,7 +152,7 @@ func bareSteps(b *testing.B, m *gpu.Model, batch, steps, rounds int) time.Durati
 	}
 	defer r.Free()
 	var out gpu.Logits
-	began := time.Now()
+	began := now(b)
 	for range rounds {
 		for p := range int32(steps) {
 			s := &gpu.Step{}
@@ -139,5 +170,5 @@ func bareSteps(b *testing.B, m *gpu.Model, batch, steps, rounds int) time.Durati
 			}
 		}
 	}
-	return time.Since(began)
+	return now(b).since(began)
 }

@@ -211,6 +211,11 @@ func (e *Engine) check(r *Request) error {
 	if err := r.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
+	for _, id := range r.StopTokens {
+		if id < 0 || int(id) >= e.model.Vocab {
+			return fmt.Errorf("%w: stop token %d: the model has %d tokens", ErrInvalid, id, e.model.Vocab)
+		}
+	}
 	for i, id := range r.Prompt {
 		if id < 0 || int(id) >= e.model.Vocab {
 			return fmt.Errorf("%w: prompt token %d is %d: the model has %d", ErrInvalid, i, id, e.model.Vocab)

@@ -86,6 +86,15 @@ func engineOn(tb testing.TB, dev gpu.Device, c generate.Config) *generate.Engine
 	return e
 }
 
+// rounds is how often a test tries under the race detector, which slows the
+// reference device tenfold.
+func rounds(n int) int {
+	if raceEnabled {
+		return n / 5
+	}
+	return n
+}
+
 func prompt(seed uint64, n int) []int32 {
 	rng := rand.New(rand.NewPCG(seed, 9))
 	out := make([]int32, n)
@@ -268,6 +277,66 @@ func TestHeldPrefixSurvivesPressure(t *testing.T) {
 	noLeaks(t, e)
 }
 
+// New weights make old prefixes wrong: Flush forgets them, held ones too.
+func TestFlush(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, generate.Config{Batch: 2})
+	r := request(3, 40, 8)
+	r.Hold = true
+	kept := run(t, e, r)
+	if err := e.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	again := run(t, e, request(3, 40, 8))
+	if again.Shared != 0 || !reflect.DeepEqual(again.Tokens, kept.Tokens) {
+		t.Errorf("%d tokens were shared after a flush", again.Shared)
+	}
+	s, err := e.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	kept.Release()
+	noLeaks(t, e)
+	r.Max, r.Hold = 100, false
+	busy := false
+	r.Emit = func(generate.Delta) error {
+		busy = busy || errors.Is(e.Flush(), generate.ErrBusy)
+		return nil
+	}
+	run(t, e, r)
+	if !busy || s.Free == s.Pages {
+		t.Errorf("flushed while a request ran (busy %v), or held nothing (%d of %d free)", busy, s.Free, s.Pages)
+	}
+}
+
+// A text in a form may also end with a stop token of the request's own.
+func TestStopTokenUnderGrammar(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, generate.Config{})
+	v, err := grammar.NewVocabulary(tokens())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := grammar.New(v, grammar.Tools(grammar.Calls{Before: "<tool_call>\n", After: "\n</tool_call>", Tools: []grammar.Call{{Name: "get"}}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := 0
+	for seed := range uint64(40) {
+		r := request(seed, 5, 100)
+		r.Grammar, r.StopTokens = g, []int32{298}
+		if out := run(t, e, r); out.Tokens[len(out.Tokens)-1].ID == 298 && out.Finish == generate.FinishStop {
+			ended++
+		}
+	}
+	if ended == 0 {
+		t.Error("free text around calls never ended with the stop token")
+	}
+}
+
 func pageBytes(tb testing.TB) int64 {
 	tb.Helper()
 	return tinyModel(tb).PageBytes()
@@ -322,7 +391,7 @@ func TestNoLeaksAtRandom(t *testing.T) {
 	group.SetLimit(16)
 	var mu sync.Mutex
 	counts := map[string]int{}
-	for i := range 1000 {
+	for i := range rounds(1000) {
 		group.Go(func() error {
 			rng := rand.New(rand.NewPCG(uint64(i), 4))
 			r := request(uint64(rng.IntN(6)), 1+rng.IntN(70), 1+rng.IntN(12)) // prompts of a seed are prefixes of each other
@@ -355,7 +424,7 @@ func TestNoLeaksAtRandom(t *testing.T) {
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if counts["cancelled"] < 20 || counts["length"] < 20 || counts["stop"] < 5 {
+	if counts["cancelled"] < rounds(20) || counts["length"] < rounds(20) || counts["stop"] == 0 {
 		t.Errorf("the test tries too little: %v", counts)
 	}
 	noLeaks(t, e)
@@ -420,7 +489,7 @@ func TestLogProbs(t *testing.T) {
 	e := newEngine(t, generate.Config{})
 	r := request(5, 9, 1)
 	r.TopLogProbs = 20
-	counts, draws := map[int32]int{}, 3000
+	counts, draws := map[int32]int{}, rounds(3000)
 	chance := map[int32]float64{}
 	var group errgroup.Group
 	var mu sync.Mutex

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"understudy/gpu/grammar"
 )
@@ -42,6 +43,11 @@ type Sampling struct {
 	MinP        float64 // relative to the most likely token; 0 = off
 	// Seed and a token's place decide its random number.
 	Seed uint64
+}
+
+// ends says whether a token ends the text.
+func (r *Request) ends(end []int32, id int32) bool {
+	return !r.IgnoreEnd && slices.Contains(end, id) || slices.Contains(r.StopTokens, id)
 }
 
 // Scale is 1/temperature as the engine rounds it (at 0: 1): what a trainer scores

@@ -69,12 +69,20 @@ func (s *sampler) one(sp *space, seq *sequence, logits []float32, lse float32) d
 	if seq.Grammar != nil {
 		var some bool
 		if mask, some = s.allowed(sp, seq, len(logits)); !some {
-			return drawn{ended: true}
+			return drawn{ended: seq.state.Complete(), err: seq.stuck()}
 		}
 	}
 	scale := seq.Sampling.Scale()
-	id, chance := sp.choose(logits, mask, scale, seq.Sampling, len(seq.tokens))
-	t := Token{ID: id, Tempered: gpu.LogProb(logits[id], scale, lse), Drawn: float32(chance)}
+	var t Token
+	if mask == nil && !seq.Sampling.truncates() && seq.Sampling.Temperature > 0 {
+		t.ID = drawWhole(logits, scale, lse, uniform(seq.Sampling.Seed, len(seq.tokens)))
+		t.Tempered = gpu.LogProb(logits[t.ID], scale, lse)
+		t.Drawn = t.Tempered
+	} else {
+		t.ID, t.Drawn = sp.choose(logits, mask, scale, seq.Sampling, len(seq.tokens))
+		t.Tempered = gpu.LogProb(logits[t.ID], scale, lse)
+	}
+	id := t.ID
 	one := lse
 	if scale != 1 {
 		one = logSumExp(logits)
@@ -82,7 +90,7 @@ func (s *sampler) one(sp *space, seq *sequence, logits []float32, lse float32) d
 	t.LogProb = gpu.LogProb(logits[id], 1, one)
 	t.Top = top(logits, one, seq.TopLogProbs)
 	d := drawn{token: t, state: seq.state}
-	if seq.Grammar != nil && !slices.Contains(s.config.End, id) {
+	if seq.Grammar != nil && !seq.ends(s.config.End, id) {
 		d.state, _ = seq.state.Write(s.config.Tokens[id])
 	}
 	return d
@@ -95,15 +103,20 @@ func (s *sampler) allowed(sp *space, seq *sequence, vocabulary int) (mask gramma
 		sp.mask = grammar.NewMask(vocabulary)
 	}
 	seq.state.Mask(sp.mask, seq.Max-len(seq.tokens)-1)
-	if !seq.IgnoreEnd && seq.state.Complete() {
-		if sp.mask.Empty() {
-			return sp.mask, false
-		}
-		for _, id := range s.config.End {
+	if sp.mask.Empty() {
+		return sp.mask, false
+	}
+	if seq.state.Complete() {
+		for _, id := range seq.StopTokens {
 			sp.mask.Add(id)
 		}
+		for _, id := range s.config.End {
+			if !seq.IgnoreEnd {
+				sp.mask.Add(id)
+			}
+		}
 	}
-	return sp.mask, !sp.mask.Empty()
+	return sp.mask, true
 }
 
 func finite(x float32) bool { return x-x == 0 }
@@ -119,16 +132,27 @@ func allFinite(logits []float32) bool {
 }
 
 func logSumExp(logits []float32) float32 {
-	most := float64(slices.Max(logits))
+	most := slices.Max(logits)
 	sum := 0.0
 	for _, x := range logits {
-		sum += math.Exp(float64(x) - most)
+		sum += float64(exp(x - most))
 	}
-	return float32(most + math.Log(sum))
+	return float32(float64(most) + math.Log(sum))
+}
+
+// drawWhole draws from the whole distribution: its sum is known, so that the pass
+// ends where the random number falls.
+func drawWhole(logits []float32, scale, lse float32, u float64) int32 {
+	for i, x := range logits {
+		if u -= float64(exp(scale*x - lse)); u < 0 {
+			return int32(i) //nolint:gosec // a token id
+		}
+	}
+	return argmax(logits, nil) // u was within rounding of 1
 }
 
 // choose draws an id and gives its log-probability among what was left.
-func (sp *space) choose(logits []float32, mask grammar.Mask, scale float32, s Sampling, place int) (id int32, logProb float64) {
+func (sp *space) choose(logits []float32, mask grammar.Mask, scale float32, s Sampling, place int) (id int32, logProb float32) {
 	best := argmax(logits, mask)
 	if s.Temperature == 0 || s.TopK == 1 {
 		return best, 0
@@ -158,13 +182,23 @@ func (sp *space) choose(logits []float32, mask grammar.Mask, scale float32, s Sa
 			break
 		}
 	}
-	return id, min(math.Log(float64(sp.weights[id])/sum), 0)
+	return id, float32(min(math.Log(float64(sp.weights[id])/sum), 0))
 }
 
 func argmax(logits []float32, mask grammar.Mask) int32 {
 	best := -1
+	if mask == nil {
+		best = 0
+		most := logits[0]
+		for i, x := range logits {
+			if x > most {
+				best, most = i, x
+			}
+		}
+		return int32(best) //nolint:gosec // a token id
+	}
 	for i, x := range logits {
-		if (best < 0 || x > logits[best]) && (mask == nil || mask.Allows(i)) {
+		if (best < 0 || x > logits[best]) && mask.Allows(i) {
 			best = i
 		}
 	}

@@ -66,3 +66,27 @@ func TestCut(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkDraw is one token of a vocabulary of 49152.
+func BenchmarkDraw(b *testing.B) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	logits := make([]float32, 49152)
+	for i := range logits {
+		logits[i] = float32(rng.NormFloat64() * 3)
+	}
+	lse := logSumExp(logits)
+	for name, s := range map[string]Sampling{
+		"greedy": {}, "temperature 1": {Temperature: 1}, "temperature 0.7": {Temperature: 0.7}, "top-p and top-k": {Temperature: 1, TopP: 0.9, TopK: 50},
+	} {
+		b.Run(name, func(b *testing.B) {
+			sampler := newSampler(Config{Workers: 1})
+			seq := &sequence{job: &job{Request: Request{Sampling: s}}}
+			for b.Loop() {
+				if d := sampler.one(sampler.spaces[0], seq, logits, lse); d.err != nil {
+					b.Fatal(d.err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(logits)), "ns/logit")
+		})
+	}
+}

@@ -179,7 +179,7 @@ func (s *scheduler) deliver(decoded []*sequence) {
 
 // write adds a sampled token to the text.
 func (s *scheduler) write(seq *sequence, d drawn) {
-	isEnd := s.ends(seq.job, d.token.ID)
+	isEnd := seq.ends(s.config.End, d.token.ID)
 	text, stopped := "", false
 	if !isEnd {
 		text, stopped = seq.text.write(d.token.ID)
@@ -191,10 +191,6 @@ func (s *scheduler) write(seq *sequence, d drawn) {
 	case len(seq.tokens) == seq.Max:
 		s.end(seq, FinishLength)
 	}
-}
-
-func (s *scheduler) ends(j *job, id int32) bool {
-	return !j.IgnoreEnd && slices.Contains(s.config.End, id) || slices.Contains(j.StopTokens, id)
 }
 
 func (s *scheduler) end(seq *sequence, reason Finish) {

@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"fmt"
 	"slices"
 
 	"understudy/gpu"
@@ -47,6 +48,15 @@ func (s *sequence) buildTable() {
 	for _, n := range slices.Backward(path) {
 		copy(s.table[n.start/gpu.PageSize:], n.pages)
 	}
+}
+
+// stuck is the error of a grammar that leaves nothing to write, and no end: never,
+// by what grammar.State.Least promises.
+func (s *sequence) stuck() error {
+	if s.state.Complete() {
+		return nil
+	}
+	return fmt.Errorf("at token %d of %d: the grammar allows nothing, and needs %d more bytes", len(s.tokens), s.Max, s.state.Least())
 }
 
 // position is where the next row stands.
