@@ -23,7 +23,7 @@ import (
 // state, a task says how to write.
 func counted() adapter.Config {
 	return adapter.Config{
-		Deterministic: true, Timeout: 5 * time.Second,
+		Deterministic: true, Timeout: time.Minute, // longer than any machine takes for 6 MB
 		Probes: []adapter.Probe{{Call: "count", Arguments: json.RawMessage(`{"part":"$.arguments.part"}`)}},
 		Tasks: []adapter.Task{{
 			ID: "t1", Prompt: "Take two nuts.",
@@ -141,10 +141,15 @@ func TestABrokenEpisodeHarmsNoOther(t *testing.T) {
 		{"retool", audit.StatusOK, "", false, "the next call meets other tools"},
 	}
 	config := counted()
-	config.Timeout = 3 * time.Second
-	env := mount(t, itself("parts"), config)
+	patient := mount(t, itself("parts"), config)
+	config.Timeout = time.Second
+	hurried := mount(t, itself("parts"), config)
 	for _, test := range tests {
 		t.Run(test.tool, func(t *testing.T) {
+			env := patient
+			if test.tool == "hang" {
+				env = hurried
+			}
 			other, s := open(t, env), open(t, env)
 			began := time.Now()
 			o := made(t, s, call(test.tool, `{}`))
@@ -154,9 +159,6 @@ func TestABrokenEpisodeHarmsNoOther(t *testing.T) {
 			}
 			if o.Status != test.status || !strings.Contains(message, test.says) {
 				t.Errorf("%s: got %s %q", test.reason, o.Status, message)
-			}
-			if took := time.Since(began); took > 10*time.Second {
-				t.Errorf("%s: took %s", test.reason, took)
 			}
 			if len(o.Raw) > adapter.MaxAnswer+1 {
 				t.Errorf("%d bytes are kept", len(o.Raw))
@@ -192,15 +194,16 @@ func TestNobodyAnswersAServer(t *testing.T) {
 // that are audited at the same time are scored.
 func TestVerdictsOnABrokenServerAreMasked(t *testing.T) {
 	config := counted()
-	config.Timeout = 2 * time.Second
-	env := mount(t, itself("parts"), config)
-	auditor, err := audit.New(audit.Config{Opener: only{env}})
+	patient := mount(t, itself("parts"), config)
+	config.Timeout = time.Second
+	envs := named{"patient": patient, "hurried": mount(t, itself("parts"), config)}
+	auditor, err := audit.New(audit.Config{Opener: envs})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = auditor.Close() })
 	episode := func(calls ...audit.Call) *audit.Episode {
-		ep := &audit.Episode{ID: "e", PromptGroup: "g", Policy: "p", Environment: "mounted", Mode: audit.Forced}
+		ep := &audit.Episode{ID: "e", PromptGroup: "g", Policy: "p", Environment: "patient", Mode: audit.Forced}
 		for i, c := range calls {
 			ep.Actions = append(ep.Actions, audit.Action{Step: i, Message: i, Call: c, Rehearsal: &audit.Rehearsal{Raw: []byte(`{"part":"nut","left":2}`)}})
 		}
@@ -225,7 +228,11 @@ func TestVerdictsOnABrokenServerAreMasked(t *testing.T) {
 			if row.tool == "take" {
 				breaking = take
 			}
-			pairs, err := auditor.Episode(t.Context(), episode(take, breaking, take))
+			ep := episode(take, breaking, take)
+			if row.tool == "hang" {
+				ep.Environment = "hurried"
+			}
+			pairs, err := auditor.Episode(t.Context(), ep)
 			if err != nil {
 				t.Errorf("%s: %v", row.tool, err)
 				return
@@ -240,10 +247,12 @@ func TestVerdictsOnABrokenServerAreMasked(t *testing.T) {
 	wg.Wait()
 }
 
-// only is an opener of one environment.
-type only struct{ env audit.Environment }
+// named is an opener of a few environments.
+type named map[string]audit.Environment
 
-func (o only) Environment(context.Context, string) (audit.Environment, error) { return o.env, nil }
+func (n named) Environment(_ context.Context, ref string) (audit.Environment, error) {
+	return n[ref], nil
+}
 
 // What an episode's process started ends with it, and leaves no zombie.
 func TestNothingOutlivesAnEpisode(t *testing.T) {

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -32,6 +34,10 @@ type Spec struct {
 	Shared        bool              // the server keeps one world: episodes are not isolated
 }
 
+// defaultOpen is how long a server may take to start: longer than the slowest
+// interpreter with its libraries.
+const defaultOpen = 30 * time.Second
+
 // New mounts an MCP server.
 func New(ctx context.Context, spec Spec, config adapter.Config) (*adapter.Environment, error) {
 	if (len(spec.Command) == 0) == (spec.URL == "") {
@@ -45,7 +51,9 @@ func New(ctx context.Context, spec Spec, config adapter.Config) (*adapter.Enviro
 		return nil, err
 	}
 	s := &server{spec: spec, reader: r, notes: map[string]int{}}
-	if err := s.discover(ctx); err != nil {
+	timed, cancel := context.WithTimeout(ctx, cmp.Or(config.OpenTimeout, defaultOpen))
+	defer cancel()
+	if err := s.discover(timed); err != nil {
 		return nil, &audit.Error{
 			Code: audit.CodeInfrastructure, Message: "connect to the MCP server of environment " + config.Name,
 			Hint: s.hint(), Err: err,

@@ -54,7 +54,7 @@ func (g *gym) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"apples":%d}`, world["apples"])
 	case "/eat":
 		if call.N > world["apples"] {
-			http.Error(w, `{"detail":"only `+fmt.Sprint(world["apples"])+` left"}`, http.StatusConflict)
+			http.Error(w, fmt.Sprintf(`{"detail":"only %d left"}`, world["apples"]), http.StatusConflict)
 			return
 		}
 		world["apples"] -= call.N

@@ -175,11 +175,16 @@ func (e *episode) Call(ctx context.Context, tool string, arguments json.RawMessa
 		return adapter.Reply{}, err
 	}
 	e.done = o.Done
+	return e.read(tool, o)
+}
+
+// read understands the observation after a call.
+func (e *episode) read(tool string, o observation) (adapter.Reply, error) {
 	var seen struct {
 		Result json.RawMessage `json:"result"`
 		Error  json.RawMessage `json:"error"`
 	}
-	if json.Unmarshal(o.Observation, &seen) != nil {
+	if !isObject(o.Observation, &seen) {
 		return adapter.Failed(nil, audit.Unparseable, "the observation is no object", nil), nil
 	}
 	if len(seen.Error) > 0 && string(seen.Error) != "null" {
@@ -197,6 +202,8 @@ func (e *episode) Call(ctx context.Context, tool string, arguments json.RawMessa
 	}
 	return reply, nil
 }
+
+func isObject(text json.RawMessage, into any) bool { return json.Unmarshal(text, into) == nil }
 
 // toolError classifies a tool's error again. A tool that is listed cannot be
 // missing, whatever the server calls it; a time-out may have done its work.

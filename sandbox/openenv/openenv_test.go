@@ -188,7 +188,7 @@ func call(tool, arguments string) audit.Call {
 
 func seated() adapter.Config {
 	return adapter.Config{
-		Deterministic: true, Timeout: 2 * time.Second,
+		Deterministic: true, Timeout: time.Minute, // longer than any machine takes for 6 MB
 		Tools:  map[string]adapter.ToolConfig{"seat": {Effect: audit.Read}, "take": {Effect: audit.Write}},
 		Probes: []adapter.Probe{{State: true}, {Call: "seat", Arguments: json.RawMessage(`{"seat":"$.arguments.seat"}`), At: "/seat"}},
 		Tasks: []adapter.Task{{
@@ -211,6 +211,9 @@ func TestConformance(t *testing.T) {
 
 func TestAnswersOfEveryKind(t *testing.T) {
 	env := mount(t, &venue{}, openenv.Spec{}, seated())
+	hurried := seated()
+	hurried.Timeout = time.Second
+	impatient := mount(t, &venue{}, openenv.Spec{}, hurried)
 	odd := func(how string) audit.Call { return call("odd", `{"how":"`+how+`"}`) }
 	tests := []struct {
 		call   audit.Call
@@ -237,6 +240,10 @@ func TestAnswersOfEveryKind(t *testing.T) {
 		{odd("done"), audit.StatusOK, "", `{"ok":true}`, "", true, "the episode is over after this call"},
 	}
 	for _, test := range tests {
+		env := env
+		if strings.Contains(string(test.call.Arguments), "hang") {
+			env = impatient
+		}
 		s, err := env.Open(t.Context(), audit.Start{Seed: 3})
 		if err != nil {
 			t.Fatal(err)
