@@ -15,6 +15,9 @@ import (
 func TestVerifyFinds(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct{ sql, want string }{
+		"progress that moved":           {`UPDATE progress SET pairs = pairs + 1`, "progress of run"},
+		"a summary that moved":          {`UPDATE summary_cell SET figures = convert_to(replace(convert_from(figures, 'UTF8'), '"scored":6', '"scored":7'), 'UTF8')`, "summary of"},
+		"a call that was taken out":     {`UPDATE run_pair SET masked = 'noise' WHERE ctid = (SELECT ctid FROM run_pair WHERE masked = '' LIMIT 1)`, "is masked as"},
 		"a counter that moved":          {`UPDATE rollup SET pairs = pairs + 1 WHERE ctid = (SELECT ctid FROM rollup LIMIT 1)`, "counts"},
 		"a figure that moved":           {`UPDATE rollup SET leaf_f1_x = leaf_f1_x + 0.1 WHERE ctid = (SELECT ctid FROM rollup LIMIT 1)`, "leaf_f1 is"},
 		"a rollup that vanished":        {`DELETE FROM rollup WHERE ctid = (SELECT ctid FROM rollup LIMIT 1)`, "no rollup"},
@@ -42,6 +45,9 @@ func TestVerifyFinds(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.enqueue(t, open)
+			if err := b.Summarize(t.Context(), b.run); err != nil {
+				t.Fatal(err)
+			}
 			b.verify(t)
 			if _, err := b.pool.Exec(t.Context(), row.sql); err != nil {
 				t.Fatal(err)

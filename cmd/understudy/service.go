@@ -64,7 +64,7 @@ func (m *Main) Run(ctx context.Context) error {
 	m.closing = make(chan struct{})
 	m.figuring = startFiguring(ctx, l, m.Logger)
 	m.server = &http.Server{
-		Handler: web.New(web.Config{
+		Handler: web.New(web.Config{ //nolint:contextcheck // a handler's context is its request's
 			Version: versionText(), Ready: m.ready, Logger: m.Logger, Figures: l, Gates: l, Trainings: l,
 			Guard: &access.Guard{Keys: l}, Store: l, Model: m.Model, Closing: m.closing,
 			Scorer: m.rewards.hook, Environments: m.rewards.envs, Alarms: l,

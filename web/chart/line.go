@@ -2,6 +2,7 @@ package chart
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -220,8 +221,8 @@ func (l Line) path(points []Point, x, y scale) (line, band string) {
 	if len(upper) < 2 {
 		return path.String(), ""
 	}
-	for i := len(lower) - 1; i >= 0; i-- {
-		upper = append(upper, lower[i])
+	for _, at := range slices.Backward(lower) {
+		upper = append(upper, at)
 	}
 	return path.String(), "M" + strings.Join(upper, "L") + "Z"
 }

@@ -99,6 +99,7 @@ func extra(b *testing.B, pool *pgxpool.Pool, rollups int) {
 }
 
 func benchPage(b *testing.B, pool *pgxpool.Pool, url func(i int) string) {
+	b.Helper()
 	var took []time.Duration
 	fetch := func(i int) {
 		began := time.Now()

@@ -72,7 +72,7 @@ func serve(t *testing.T, l *ledger.Ledger) *world {
 // browser is one tab. What its console complains of fails the test.
 type browser struct {
 	t   *testing.T
-	ctx context.Context
+	ctx context.Context //nolint:containedctx // a tab is a context to chromedp
 	at  string
 }
 

@@ -72,7 +72,7 @@ func Mount(engine *gin.Engine, cfg Config) error {
 		if role == "" {
 			role = audit.ReaderRole
 		}
-		group.GET(p.path, access.Require(role, s.fail), func(c *gin.Context) { s.show(c, p) })
+		group.Match([]string{http.MethodGet, http.MethodHead}, p.path, access.Require(role, s.fail), func(c *gin.Context) { s.show(c, p) })
 		for path, handle := range p.actions {
 			group.POST(path, access.Require(audit.AuditorRole, s.fail), handle)
 		}

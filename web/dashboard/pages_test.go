@@ -40,6 +40,7 @@ func TestDashboard(t *testing.T) {
 // threeClicks is what a person does who has never seen the tool: from the
 // overview to the worst tool, to its most frequent false success, to the field.
 func threeClicks(t *testing.T, _ *world, b *browser) {
+	t.Helper()
 	b.open("/")
 	if headline := b.text(`document.querySelector("h1").textContent`); !strings.Contains(headline, ledgertest.WorstTool) || !strings.Contains(headline, "No") {
 		t.Fatalf("the first sentence does not name the worst tool: %q", headline)
@@ -73,6 +74,7 @@ func screens(t *testing.T, w *world) map[string]string {
 }
 
 func everyPage(t *testing.T, w *world, b *browser) {
+	t.Helper()
 	for name, path := range screens(t, w) {
 		b.open(path)
 		b.sound(name)
@@ -92,6 +94,7 @@ func everyPage(t *testing.T, w *world, b *browser) {
 
 // keys tries j, k, Enter, ?, a digit and u.
 func keys(t *testing.T, _ *world, b *browser) {
+	t.Helper()
 	b.open("/tools?run=step-200")
 	b.press("jjk")
 	if row := b.text(`[...document.querySelectorAll("[data-row]")].findIndex(r => r.classList.contains("here")).toString()`); row != "0" {
@@ -114,6 +117,7 @@ func keys(t *testing.T, _ *world, b *browser) {
 
 // paged walks through a list by the next link and finds no call twice.
 func paged(t *testing.T, _ *world, b *browser) {
+	t.Helper()
 	b.open("/calls?run=step-200&severity=3")
 	seen := map[string]bool{}
 	for range 3 {
@@ -136,6 +140,7 @@ func paged(t *testing.T, _ *world, b *browser) {
 
 // marks takes a difference out of the figures through the form, and returns it.
 func marks(t *testing.T, w *world, b *browser) {
+	t.Helper()
 	scored := func() int {
 		if err := w.Summarize(t.Context(), "step-100"); err != nil {
 			t.Fatal(err)
@@ -170,6 +175,7 @@ func marks(t *testing.T, w *world, b *browser) {
 
 // withoutScript filters by the form's own button, and switches to dark colours.
 func withoutScript(t *testing.T, _ *world, b *browser) {
+	t.Helper()
 	b.script(false)
 	defer b.script(true)
 	b.open("/calls?run=step-200")
