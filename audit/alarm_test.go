@@ -39,7 +39,8 @@ func (r trainingRun) steps(random *rand.Rand, n, calls, episodes int) []audit.Tr
 			RealErrors: float64(count(calls, r.actual(i))), Rehearsed: float64(count(calls, r.said(i))),
 			Episodes: episodes, SuccessSaid: count(episodes, r.inside(i)), SuccessDone: count(episodes, r.done(i)),
 			Outcomes: []audit.OutcomeShare{
-				{Tool: "hard", Outcome: "ok", Weight: float64(hard - failed)}, {Tool: "hard", Outcome: "not_found", Weight: float64(failed)},
+				{Tool: "hard", Outcome: "ok", Weight: float64(hard - failed)},
+				{Tool: "hard", Outcome: "not_found", Weight: float64(failed)},
 				{Tool: "easy", Outcome: "ok", Weight: float64(calls - hard)},
 			},
 		})

@@ -77,7 +77,10 @@ func (m *meter) take(timeout time.Duration) (time.Duration, bool) {
 	return grant, true
 }
 
+// settle brings back what a call did not use. What it ran over is the time that
+// this machine took to stop it: the sandbox was told to end within the grant.
 func (m *meter) settle(grant, used time.Duration) {
+	used = min(used, grant)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.left += grant - used

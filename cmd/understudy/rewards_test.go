@@ -293,7 +293,9 @@ func streamEpisode(t *testing.T, url string, cases []trainerCase) []audit.Reward
 			close(answered)
 			return
 		}
+		defer func() { _ = response.Body.Close() }()
 		answered <- json.NewDecoder(response.Body)
+		<-t.Context().Done() // until then the test reads it
 	}()
 	fmt.Fprintln(writer, `{"policy":"go","environment":"retail-mini@1","episode":"streamed"}`)
 	var (
