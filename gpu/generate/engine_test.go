@@ -383,42 +383,41 @@ func TestRefusals(t *testing.T) {
 	noLeaks(t, e)
 }
 
-// Requests that are stopped, cut, cancelled and forked at random leave nothing.
+// Requests that are stopped, cut, cancelled, held and forked at random, in an arena
+// that is too small for all of them, leave nothing, and those that end are what
+// they are alone.
 func TestNoLeaksAtRandom(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t, generate.Config{Batch: 6, Prefill: 24, Memory: 40 * pageBytes(t), Workers: 2})
+	alone := newEngine(t, generate.Config{Batch: 1})
+	kinds := make([]generate.Request, 40)
+	want := make([]*generate.Result, len(kinds))
+	for i := range kinds {
+		rng := rand.New(rand.NewPCG(uint64(i), 4))
+		kinds[i] = request(uint64(rng.IntN(4)), 1+rng.IntN(70), 1+rng.IntN(25)) // prompts of a seed are prefixes of each other
+		kinds[i].Sampling.Seed = rng.Uint64()
+		for range 20 * (i % 2) {
+			kinds[i].StopTokens = append(kinds[i].StopTokens, int32(rng.IntN(vocab)))
+		}
+		if i >= 20 { // conversations that go on from another's text
+			kinds[i].Prompt = slices.Concat(kinds[i-20].Prompt, want[i-20].IDs(), kinds[i].Prompt[:min(4, len(kinds[i].Prompt))])
+		}
+		want[i] = run(t, alone, kinds[i])
+		if err := alone.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e := newEngine(t, generate.Config{Batch: 6, Prefill: 24, Memory: 24 * pageBytes(t), Workers: 2})
 	var group errgroup.Group
 	group.SetLimit(16)
 	var mu sync.Mutex
 	counts := map[string]int{}
 	for i := range rounds(1000) {
 		group.Go(func() error {
-			rng := rand.New(rand.NewPCG(uint64(i), 4))
-			r := request(uint64(rng.IntN(6)), 1+rng.IntN(70), 1+rng.IntN(12)) // prompts of a seed are prefixes of each other
-			r.Sampling.Seed, r.IgnoreEnd, r.Hold = rng.Uint64(), rng.IntN(2) == 0, rng.IntN(8) == 0
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			if rng.IntN(4) == 0 {
-				left := rng.IntN(6)
-				r.Emit = func(generate.Delta) error {
-					if left--; left < 0 {
-						cancel()
-					}
-					return nil
-				}
-			}
-			result, err := e.Generate(ctx, r)
-			what := "cancelled"
-			if err == nil {
-				what = string(result.Finish)
-				result.Release()
-			} else if !errors.Is(err, context.Canceled) {
-				return err
-			}
+			what, err := oneAtRandom(t.Context(), e, rand.New(rand.NewPCG(uint64(i), 5)), kinds, want)
 			mu.Lock()
 			counts[what]++
 			mu.Unlock()
-			return nil
+			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -428,6 +427,37 @@ func TestNoLeaksAtRandom(t *testing.T) {
 		t.Errorf("the test tries too little: %v", counts)
 	}
 	noLeaks(t, e)
+}
+
+func oneAtRandom(ctx context.Context, e *generate.Engine, rng *rand.Rand, kinds []generate.Request, want []*generate.Result) (string, error) {
+	kind := rng.IntN(len(kinds))
+	r := kinds[kind]
+	r.Hold = rng.IntN(8) == 0
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if rng.IntN(4) == 0 {
+		left := rng.IntN(6)
+		r.Emit = func(generate.Delta) error {
+			if left--; left < 0 {
+				cancel()
+			}
+			return nil
+		}
+	}
+	result, err := e.Generate(ctx, r)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return "cancelled", nil
+	case errors.Is(err, generate.ErrBudget):
+		return "held", nil // what others hold leaves no room
+	case err != nil:
+		return "failed", err
+	}
+	result.Release()
+	if !reflect.DeepEqual(result.Tokens, want[kind].Tokens) {
+		return "wrong", fmt.Errorf("request %d: %v, alone %v", kind, result.IDs(), want[kind].IDs())
+	}
+	return string(result.Finish), nil
 }
 
 func TestClose(t *testing.T) {
