@@ -3,7 +3,7 @@ package host
 // Blocks of a product. A tile's chain of additions passes through C in memory from block to
 // block, so that their sizes change no bit.
 const (
-	blockK = 256  // rows of a B block: 32 kB at width 32, two thirds of a first-level cache
+	blockK = 288  // most rows of a B block: 36 kB at width 32, three quarters of a first-level cache
 	blockM = 1024 // rows of an A block: 1 MB, half of a second-level cache
 
 	// With this few rows, B is read as one stream and its next block fetched ahead: the
@@ -102,8 +102,9 @@ func (d *Device) multiplyPanels(w *worker, x product, i, j [2]int, stream bool) 
 	}
 	s := split(i[1]-i[0], d.k.rows)
 	scratch := w.floats(scratchB, blockK*x.b.width)
-	for p0 := 0; p0 < x.k; p0 += blockK {
-		kc, load := min(blockK, x.k-p0), 0
+	depth := (ceil(x.k, ceil(x.k, blockK)) + 7) &^ 7 // blocks of one size, in eights, as weights are turned
+	for p0 := 0; p0 < x.k; p0 += depth {
+		kc, load := min(depth, x.k-p0), 0
 		if x.add || p0 > 0 {
 			load = 1
 		}
@@ -114,7 +115,7 @@ func (d *Device) multiplyPanels(w *worker, x product, i, j [2]int, stream bool) 
 			for t, row := 0, i[0]; t < s.parts; t++ {
 				m, ahead, step := s.size(t), 0, 0
 				if stream { // each tile fetches its share of the next block, so that all wait alike
-					ahead, step = blockK*stride+t*kc*stride/s.parts, stride/s.parts
+					ahead, step = depth*stride+t*kc*stride/s.parts, stride/s.parts
 				}
 				from, rs, cs := a.tile(row-i[0], m)
 				if c := x.c[row*x.ldc+n0:]; x.n-n0 >= x.b.width {
