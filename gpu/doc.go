@@ -21,6 +21,7 @@
 //	R rows of a step   T tokens of a micro-batch   C width of the model   F width of the MLP
 //	H query heads      G key/value heads           D width of a head      V vocabulary
 //	L layers           S slots of the KV arena     B sequences            P pages of a sequence
+//	M rows to score    E rows of attention when sequences share beginnings (tree.go)
 //
-// Read next: device.go, model.go, step.go, train.go.
+// Read next: example_test.go, device.go, model.go, step.go, batch.go, train.go.
 package gpu
