@@ -10,8 +10,8 @@ import (
 	"understudy/audit"
 )
 
-// Fault says how a REHEARSE text breaks the contract. The text's answer is kept
-// whatever the fault: a broken answer is judged, not dropped.
+// Fault says how the text of an output breaks its role's contract. What can be read
+// is kept whatever the fault: a broken answer is judged, not dropped.
 type Fault string
 
 // The closed list of faults.
@@ -20,8 +20,10 @@ const (
 	FaultEmpty     Fault = "empty"     // nothing but white space or thinking
 	FaultUntagged  Fault = "untagged"  // no <execution_result>: the whole text is the answer
 	FaultUnclosed  Fault = "unclosed"  // the closing tag is missing, as in a truncated answer
-	FaultSeveral   Fault = "several"   // more than one answer: the first counts
-	FaultMalformed Fault = "malformed" // the answer is no JSON
+	FaultSeveral   Fault = "several"   // more than one answer, of which the first counts; or calls in one block
+	FaultMalformed Fault = "malformed" // the answer is no JSON, or a call cannot be read
+	// FaultDoubleEncoded says that a call's arguments are JSON inside a text.
+	FaultDoubleEncoded Fault = "double_encoded"
 )
 
 // The tags of the contract.

@@ -60,6 +60,7 @@ type Format interface {
 type Transcript struct {
 	Task   audit.Task
 	Policy string // the environment's rules, as the agent is told them
+	Memory string // of a private rehearsal; ACT alone reads it
 	Tools  []audit.Tool
 	Items  []Item
 }
@@ -73,10 +74,12 @@ type Item struct {
 
 // Act is an ACT output as it was read.
 type Act struct {
-	Output Output
-	Calls  []audit.Call // in order; none = a reply to the user
-	Reply  string
-	Fault  Fault
+	Output   Output
+	Thinking string       // what it thought before; REHEARSE does not see it
+	Calls    []audit.Call // in order; none = a reply to the user
+	Reply    string
+	Fault    Fault
+	Blocks   []Block // of calls, those that break the contract
 }
 
 // Answer is what one call was answered, by whichever world the rollout has.

@@ -13,6 +13,12 @@ import (
 //go:embed prompts/rehearse.md
 var rehearseInstruction string
 
+//go:embed prompts/act.md
+var actInstruction string
+
+//go:embed prompts/memory.md
+var memoryInstruction string
+
 // Message is one chat message of a prompt.
 type Message struct {
 	Role    string `json:"role"` // system, user or assistant
@@ -23,19 +29,37 @@ type Message struct {
 // of two versions are not compared without saying so.
 func RehearsePromptDigest() audit.Digest { return sha256.Sum256([]byte(rehearseInstruction)) }
 
+// ActPromptDigest names the version of what ACT is told beside the environment's
+// rules, the memory's introduction included.
+func ActPromptDigest() audit.Digest { return sha256.Sum256([]byte(actInstruction + memoryInstruction)) }
+
+// ActInstruction is the system text of ACT: the instruction and the environment's
+// rules; the tools stand where the model's own format has them. A rehearsal memory,
+// if there is one, comes last.
+func ActInstruction(t *Transcript) string {
+	text := actInstruction
+	if t.Policy != "" {
+		text += "\nThe rules of this environment:\n" + t.Policy + "\n"
+	}
+	if t.Memory != "" {
+		text += "\n" + memoryInstruction + "\n" + t.Memory
+	}
+	return text
+}
+
 // RehearsePrompt is what REHEARSE is told: the instruction and every tool, then
 // each earlier call with the answer that the history holds, then the call to
 // answer. It holds nothing that ACT thought, and nothing is truncated: a prompt
 // over the model's context is the model server's error, not a silent cut.
 func RehearsePrompt(req audit.RehearseRequest) ([]Message, error) {
-	tools, err := toolList(req.Tools)
+	tools, err := ToolList(req.Tools)
 	if err != nil {
 		return nil, err
 	}
 	messages := make([]Message, 0, 2+2*len(req.History))
 	messages = append(messages, Message{Role: "system", Content: rehearseInstruction + "\nThe tools:\n" + tools})
 	for _, turn := range req.History {
-		call, err := callText(turn.Call)
+		call, err := CallText(turn.Call)
 		if err != nil {
 			return nil, err
 		}
@@ -43,14 +67,15 @@ func RehearsePrompt(req audit.RehearseRequest) ([]Message, error) {
 			Message{Role: "user", Content: call},
 			Message{Role: "assistant", Content: "<" + resultTag + ">\n" + string(turn.Answer) + "\n</" + resultTag + ">"})
 	}
-	call, err := callText(req.Call)
+	call, err := CallText(req.Call)
 	if err != nil {
 		return nil, err
 	}
 	return append(messages, Message{Role: "user", Content: call}), nil
 }
 
-func toolList(tools []audit.Tool) (string, error) {
+// ToolList describes tools, one JSON object a line.
+func ToolList(tools []audit.Tool) (string, error) {
 	var out bytes.Buffer
 	for _, tool := range tools {
 		line, err := marshal(map[string]any{
@@ -64,9 +89,9 @@ func toolList(tools []audit.Tool) (string, error) {
 	return out.String(), nil
 }
 
-// callText shows a call as ACT wrote it; malformed arguments stay as they are,
+// CallText shows a call as ACT wrote it; malformed arguments stay as they are,
 // so that REHEARSE can refuse them.
-func callText(call audit.Call) (string, error) {
+func CallText(call audit.Call) (string, error) {
 	arguments := any(call.Arguments)
 	if !json.Valid(call.Arguments) {
 		arguments = string(call.Arguments)

@@ -98,9 +98,10 @@ type Rollout struct {
 	Errors  ErrorPolicy // empty = ErrorContinue
 	Greedy  bool
 	// Told and Tools are what the agent is told of the environment.
-	Told  string
-	Tools []audit.Tool
-	Rules *audit.Rules // by which answers are read
+	Told   string
+	Memory string // of a private rehearsal, for ACT
+	Tools  []audit.Tool
+	Rules  *audit.Rules // by which answers are read
 }
 
 // Trajectory is a finished rollout.
@@ -144,7 +145,7 @@ func (t *Trajectory) Outputs() []*Output {
 // rollout with a reason.
 func (r Rollout) Run(ctx context.Context, task audit.Task, seed uint64) (trajectory *Trajectory, err error) {
 	limits := r.Limits.WithDefaults()
-	t := &Trajectory{Transcript: Transcript{Task: task, Policy: r.Told, Tools: r.Tools}}
+	t := &Trajectory{Transcript: Transcript{Task: task, Policy: r.Told, Memory: r.Memory, Tools: r.Tools}}
 	world, err := r.Source.Open(ctx, task)
 	if errors.Is(err, ErrWorld) {
 		t.Stop, t.Err = StopWorld, err
@@ -192,11 +193,11 @@ func (r Rollout) Run(ctx context.Context, task audit.Task, seed uint64) (traject
 
 // check keeps the terminal checks of a world that has them.
 func (Rollout) check(ctx context.Context, t *Trajectory, world World, failed error) error {
-	executed, ok := world.(executedWorld)
+	executed, ok := world.(Executed)
 	if failed != nil || !ok || t.Stop.Rewardless() {
 		return nil //nolint:nilerr // failed is reported by the caller
 	}
-	checker, ok := executed.session.(audit.Checker)
+	checker, ok := executed.Session().(audit.Checker)
 	if !ok {
 		return nil
 	}

@@ -104,6 +104,14 @@ func (e Executing) Open(ctx context.Context, task audit.Task) (World, error) {
 	return executedWorld{session}, nil
 }
 
+// Executed is a world of an executable environment.
+type Executed interface {
+	World
+	Session() audit.Session
+}
+
+var _ Executed = executedWorld{}
+
 type executedWorld struct{ session audit.Session }
 
 // Answer implements World.
@@ -117,6 +125,9 @@ func (w executedWorld) Answer(ctx context.Context, _ *Transcript, call audit.Cal
 	}
 	return Answer{Call: call, Raw: seen.Raw}, nil
 }
+
+// Session implements Executed.
+func (w executedWorld) Session() audit.Session { return w.session }
 
 // Close implements World.
 func (w executedWorld) Close() error { return w.session.Close() }
