@@ -23,7 +23,13 @@ func reportCommand() command {
 		setup: func(fs *flag.FlagSet) runFunc {
 			format := fs.String("format", "table", "table, json, atif (one episode), or otel (one episode)")
 			episode := fs.String("episode", "", "episode to export")
-			return func(ctx context.Context, inv *invocation) error { return reportRun(ctx, inv, *format, *episode) }
+			folder := fs.String("bundle", "", "write the dashboard's pages of the run into this folder: a site that needs no server and no script")
+			return func(ctx context.Context, inv *invocation) error {
+				if *folder != "" && len(inv.args) == 1 {
+					return bundleRun(ctx, inv, *folder, inv.args[0])
+				}
+				return reportRun(ctx, inv, *format, *episode)
+			}
 		},
 	}
 }

@@ -1,14 +1,19 @@
 package dashboard_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +23,8 @@ import (
 	"understudy/audit/ledger"
 	"understudy/audit/ledger/ledgertest"
 	"understudy/audit/stat"
+	"understudy/web"
+	"understudy/web/bundle"
 )
 
 // hostileText is what a model may write where a page shows it.
@@ -215,6 +222,7 @@ func TestOperations(t *testing.T) {
 		{"keys", operationKeys},
 		{"jobs are sent again", jobsSentAgain},
 		{"tokens", tokens},
+		{"bundle", bundled},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			b.t = t
@@ -309,7 +317,7 @@ func jobsSentAgain(t *testing.T, w *world, b *browser) {
 		t.Errorf("%d jobs are given up after one was sent again, before %d", after, before)
 	}
 	b.open("/jobs")
-	b.do(b.pressButton(`form:not(:has([name=episode])) button:not(.quiet)`))
+	b.do(b.pressButton(`form[action="/jobs/revive"]:not(:has([name=episode])) button`))
 	b.until(`location.search.includes("sent=")`)
 	if after := dead(); after != 0 {
 		t.Errorf("%d jobs are given up after all were sent again", after)
@@ -334,6 +342,62 @@ func tokens(t *testing.T, w *world, b *browser) {
 	b.until(`document.querySelector("tr.faded")`)
 	if _, err := w.Token(t.Context(), audit.SecretHash(secret)); audit.ErrorCode(err) != audit.CodeUnauthorized {
 		t.Errorf("a revoked token: got %v", err)
+	}
+}
+
+// bundled opens the files of a run without a server: its pages are styled, lead
+// to each other and run nothing.
+func bundled(t *testing.T, w *world, b *browser) {
+	dir := filepath.Join(t.TempDir(), "site")
+	handler := web.New(web.Config{Version: "test", Store: w.Ledger, Figures: w, Gates: w, Logger: slog.New(slog.DiscardHandler), Ready: func(context.Context) error { return nil }})
+	report, err := bundle.Write(t.Context(), bundle.Config{Handler: handler, Run: "step-200", Dir: dir, MaxPages: 40, Now: time.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Pages != 40 || report.LeftOut == 0 {
+		t.Errorf("%+v: a run of so many calls has more pages than 40", report)
+	}
+	files := *b
+	files.at = "file://" + dir
+	files.open("/index.html")
+	if !files.holds(`getComputedStyle(document.querySelector(".card")).borderTopWidth === "1px"`) {
+		t.Error("the style sheet does not apply")
+	}
+	files.look("bundle", "light", 1280)
+	if headline := files.text(`document.querySelector("h1").textContent`); !strings.Contains(headline, ledgertest.WorstTool) {
+		t.Errorf("the first page says %q", headline)
+	}
+	files.click(`.verdict h1 a`)
+	if !files.holds(`location.pathname.includes("/tool-")`) {
+		t.Errorf("the first link leads to %s", files.text(`location.href`))
+	}
+	files.sound("bundled tool")
+	checkLinks(t, dir)
+}
+
+// checkLinks opens every file of a bundle and looks where its links lead.
+func checkLinks(t *testing.T, dir string) {
+	t.Helper()
+	pages, err := filepath.Glob(filepath.Join(dir, "*.html"))
+	if err != nil || len(pages) != 40 {
+		t.Fatalf("%d pages, %v", len(pages), err)
+	}
+	target := regexp.MustCompile(`(?:href|src)="([^"#]+)[^"]*"`)
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, bad := range []string{"<script", "<form", "<button", "<img src=x"} {
+			if bytes.Contains(text, []byte(bad)) {
+				t.Errorf("%s holds %s", filepath.Base(page), bad)
+			}
+		}
+		for _, m := range target.FindAllSubmatch(text, -1) {
+			if _, err := os.Stat(filepath.Join(dir, string(m[1]))); err != nil {
+				t.Errorf("%s leads to %s, which is not there", filepath.Base(page), m[1])
+			}
+		}
 	}
 }
 
