@@ -25,7 +25,7 @@ func bundleRun(ctx context.Context, inv *invocation, dir, run string) (err error
 	if err := l.Summarize(ctx, run); err != nil {
 		return err
 	}
-	handler := web.New(web.Config{
+	handler := web.New(web.Config{ //nolint:contextcheck // a handler takes the contexts of its requests
 		Version: versionText(), Store: l, Figures: l, Gates: l, Logger: inv.log,
 		Ready: func(context.Context) error { return nil },
 	})

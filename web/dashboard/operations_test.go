@@ -28,7 +28,7 @@ import (
 )
 
 // hostileText is what a model may write where a page shows it.
-const hostileText = `"><script>document.title="owned"</script><img src=x onerror=alert(1)>‮`
+const hostileText = `"><script>document.title="owned"</script><img src=x onerror=alert(1)>` + "\u202e"
 
 // newOperations is a world in which everything has happened at least once.
 func newOperations(t *testing.T, pairs int) *world {
@@ -233,6 +233,7 @@ func TestOperations(t *testing.T) {
 }
 
 func everyOperation(t *testing.T, w *world, b *browser) {
+	t.Helper()
 	for name, screen := range operationScreens(t, w) {
 		b.open(screen[0])
 		if title := b.text(`document.title`); !strings.Contains(title, "Understudy") {
@@ -264,6 +265,7 @@ func everyOperation(t *testing.T, w *world, b *browser) {
 
 // comparedCalls opens the biggest regression and goes on to the call itself.
 func comparedCalls(t *testing.T, _ *world, b *browser) {
+	t.Helper()
 	b.open("/compare?run=step-200&base=step-100&tab=regressed")
 	before, after := b.text(`document.querySelector("[data-row] .sev").textContent`), b.text(`document.querySelectorAll("[data-row] .sev")[1].textContent`)
 	if before >= after || after != "S5" {
@@ -285,6 +287,7 @@ func comparedCalls(t *testing.T, _ *world, b *browser) {
 }
 
 func operationKeys(t *testing.T, _ *world, b *browser) {
+	t.Helper()
 	b.open("/compare?run=step-200&base=step-100&tab=regressed")
 	b.press("jj")
 	b.press("\r")
@@ -301,6 +304,7 @@ func operationKeys(t *testing.T, _ *world, b *browser) {
 }
 
 func jobsSentAgain(t *testing.T, w *world, b *browser) {
+	t.Helper()
 	dead := func() int {
 		runs, err := w.RunJobs(t.Context(), 10)
 		if err != nil || len(runs) != 1 {
@@ -326,6 +330,7 @@ func jobsSentAgain(t *testing.T, w *world, b *browser) {
 
 // tokens makes a token, sees it once, and revokes it.
 func tokens(t *testing.T, w *world, b *browser) {
+	t.Helper()
 	b.open("/settings")
 	b.typeInto(`input[name=name]`, "ci <b>")
 	b.do(b.pressButton(`form[action="/settings/tokens"] button`))
@@ -348,6 +353,7 @@ func tokens(t *testing.T, w *world, b *browser) {
 // bundled opens the files of a run without a server: its pages are styled, lead
 // to each other and run nothing.
 func bundled(t *testing.T, w *world, b *browser) {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), "site")
 	handler := web.New(web.Config{Version: "test", Store: w.Ledger, Figures: w, Gates: w, Logger: slog.New(slog.DiscardHandler), Ready: func(context.Context) error { return nil }})
 	report, err := bundle.Write(t.Context(), bundle.Config{Handler: handler, Run: "step-200", Dir: dir, MaxPages: 40, Now: time.Now()})

@@ -139,7 +139,7 @@ func (v *compareView) list(r *request) error {
 	if err != nil {
 		return err
 	}
-	n := 0
+	var n int
 	if v.Tab == tabUnmatched {
 		n = len(v.C.Unmatched)
 		v.Others = v.C.Unmatched[min(from, n):min(from+comparePage, n)]

@@ -120,7 +120,7 @@ func (s *site) gateView(ctx context.Context, r *request) (any, error) {
 		v.Left = len(e.Findings) - len(v.Findings)
 	}
 	for _, need := range verdict.Needs {
-		v.Buy = append(v.Buy, fmt.Sprintf("%d more calls of %s in mode %s, for %s", need.Calls, need.Tool, need.Mode, words(need.Figure)))
+		v.Buy = append(v.Buy, fmt.Sprintf("%s more calls of %s@%s %s in mode %s, for %s", count(need.Calls), need.Environment, need.Version, need.Tool, need.Mode, words(need.Figure)))
 	}
 	history, _, err := s.Store.Gates(ctx, audit.GateFilter{PolicyDigest: record.PolicyDigest}, audit.Page{Limit: 20})
 	if err != nil {
@@ -225,4 +225,4 @@ func (v *gateView) Remark(c gate.Check) string {
 }
 
 // New reports whether a finding is neither known nor in the baseline.
-func (v *gateView) IsNew(f audit.Finding) bool { return slices.Contains(v.Verdict.New, f.Fingerprint) }
+func (v *gateView) IsNew(f audit.Finding) bool { return slices.Contains(v.New, f.Fingerprint) }
