@@ -153,3 +153,37 @@ func TestTrainerRefuses(t *testing.T) {
 		t.Errorf("training of mapped weights: got %v", err)
 	}
 }
+
+// TestAdapterOnMappedWeights: an adapter trains on weights that stay bfloat16 in
+// their files as on float32 copies of them.
+func TestAdapterOnMappedWeights(t *testing.T) {
+	for _, dev := range devices(t) {
+		t.Run(dev.Name(), func(t *testing.T) {
+			dir := t.TempDir()
+			if err := newModel(t, dev, tiny(gpu.Qwen3, false)).Save(dir, gpu.BF16); err != nil {
+				t.Fatal(err)
+			}
+			var grads [2][]float32
+			for i, trainable := range []bool{false, true} {
+				m, err := gpu.Load(dev, dir, gpu.LoadConfig{Trainable: trainable})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer m.Close()
+				a, err := m.AddAdapter("act", gpu.AdapterConfig{Rank: 3, Alpha: 6}, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				roughen(t, a.Params, dev, 3)
+				tr := newTrainer(t, m, gpu.TrainerConfig{Adapters: []string{"act"}})
+				b := batchOf(randomTokens(rand.New(rand.NewPCG(1, 1)), 30, m.Vocab))
+				b.Adapters = []gpu.Span{{Adapter: "act", From: 0, To: 30}}
+				gradients(t, tr, b)
+				grads[i] = download(t, dev, tr.Gradients("act"))
+			}
+			if !slices.Equal(grads[0], grads[1]) {
+				t.Error("mapped weights give other gradients than copied ones")
+			}
+		})
+	}
+}

@@ -95,6 +95,10 @@ func (t *Trainer) NewAdamW(c AdamWConfig) (*AdamW, error) {
 		for i := range pair {
 			moment, err := x.params.like(t.dev)
 			if err != nil {
+				if i == 1 {
+					t.dev.Free(pair[0].Values)
+				}
+				o.Free()
 				return nil, fmt.Errorf("optimiser: %w", err)
 			}
 			pair[i] = moment

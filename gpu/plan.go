@@ -38,7 +38,9 @@ func (p *plan) bytes() int64 { return int64(p.total[0]+p.total[1]) * 4 }
 // allocate gives every buffer its place. What names the memory in errors.
 func (p *plan) allocate(dev Device, what string) (floats, ints Buffer, err error) {
 	if floats, err = dev.Alloc(F32, p.total[0]); err == nil {
-		ints, err = dev.Alloc(I32, p.total[1])
+		if ints, err = dev.Alloc(I32, p.total[1]); err != nil {
+			dev.Free(floats)
+		}
 	}
 	if err != nil {
 		return floats, ints, fmt.Errorf("allocate %.1f MiB for %s: %w", float64(p.bytes())/(1<<20), what, err)

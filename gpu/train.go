@@ -92,6 +92,7 @@ func (m *Model) NewTrainer(c TrainerConfig) (*Trainer, error) {
 	t.shareActs()
 	m.dev.Upload(t.rope, m.ropeTable(min(c.Tokens, m.Context)))
 	if err := t.allocateGrads(); err != nil {
+		t.Free()
 		return nil, err
 	}
 	return t, m.dev.Sync()
