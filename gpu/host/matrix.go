@@ -60,7 +60,7 @@ func (b *operand) pack(kernels *kernels, p *pool) {
 	k, stride := b.k(), b.stride()
 	packed := b.stale
 	if n := b.panels() * k * stride; len(packed) != n {
-		packed = make([]float32, n)
+		packed = hugePages(make([]float32, n))
 	}
 	p.run(b.panels(), func(_ *worker, j int) {
 		b.packBlock(kernels, packed[j*k*stride:(j+1)*k*stride], j, 0, k)

@@ -50,9 +50,9 @@ func (d *Device) Alloc(t gpu.DType, n int) (gpu.Buffer, error) {
 	m := &memory{owned: true}
 	switch t {
 	case gpu.F32:
-		m.f32 = make([]float32, n)
+		m.f32 = hugePages(make([]float32, n))
 	case gpu.BF16, gpu.F16:
-		m.f16 = make([]uint16, n)
+		m.f16 = hugePages(make([]uint16, n))
 	case gpu.I32:
 		m.i32 = make([]int32, n)
 	}
