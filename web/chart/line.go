@@ -194,20 +194,22 @@ func (l Line) path(points []Point, x, y scale) (line, band string) {
 	var path strings.Builder
 	var upper, lower []string
 	last, upperLast, lowerLast := 0., 0., 0.
+	gap := true // the next point begins a stroke of its own
 	for _, p := range points {
 		if math.IsNaN(p.Y) {
+			gap = true
 			continue
 		}
 		at := px(x.at(p.X)) + " " + px(y.at(p.Y))
 		switch {
-		case path.Len() == 0:
+		case gap:
 			path.WriteString("M" + at)
 		case l.Stairs:
 			path.WriteString("L" + px(x.at(p.X)) + " " + px(last) + "L" + at)
 		default:
 			path.WriteString("L" + at)
 		}
-		last = y.at(p.Y)
+		last, gap = y.at(p.Y), false
 		if bounded(p) {
 			if l.Stairs && len(upper) > 0 {
 				upper = append(upper, px(x.at(p.X))+" "+px(upperLast))

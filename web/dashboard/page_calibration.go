@@ -166,11 +166,11 @@ func metricCharts(metric string, series []audit.MetricSeries) []chart.Line {
 			line.Unlisted = true
 		}
 		for _, p := range s.Points {
-			y := p.Value
-			if p.NotFinite == p.N {
-				y = math.NaN() // a gap; the page says why
+			point := chart.Point{X: float64(p.Step), Y: p.Value, Lo: p.Min, Hi: p.Max, N: p.N - p.NotFinite}
+			if point.N == 0 {
+				point.Y, point.Lo, point.Hi = math.NaN(), math.NaN(), math.NaN() // a gap; the page says why
 			}
-			line.Points = append(line.Points, chart.Point{X: float64(p.Step), Y: y, Lo: p.Min, Hi: p.Max, N: p.N - p.NotFinite})
+			line.Points = append(line.Points, point)
 		}
 		byRole[s.Role] = append(byRole[s.Role], line)
 	}
