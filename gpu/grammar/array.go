@@ -47,10 +47,18 @@ func (a *array) least() int { return a.shortest }
 // rest is how few bytes follow the count-th item: missing items and the bracket.
 func (a *array) rest(count int64) int {
 	sum := 1
-	for i := count; i < int64(a.fewest); i++ {
-		sum = min(sum+1+a.item(i).least(), unreachable)
+	for ; count < int64(min(a.fewest, len(a.prefix))); count++ {
+		sum = min(sum+1+a.prefix[count].least(), unreachable)
 	}
-	return sum
+	missing := a.fewest - int(count)
+	if missing <= 0 || a.items == nil {
+		return sum
+	}
+	each := 1 + a.items.least()
+	if missing > unreachable/each {
+		return unreachable
+	}
+	return min(sum+missing*each, unreachable)
 }
 
 // opened is how few bytes follow the opening bracket.

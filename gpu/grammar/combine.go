@@ -193,6 +193,7 @@ func merge(a, b facets) facets {
 		m.restrict(b.enum)
 	}
 	m.minLength, m.maxLength = max(a.minLength, b.minLength), int64(lower(int(a.maxLength), int(b.maxLength)))
+	m.patterns = slices.Compact(slices.Sorted(slices.Values(slices.Concat(a.patterns, b.patterns))))
 	if b.low != nil {
 		m.raise(b.low, b.lowOpen)
 	}

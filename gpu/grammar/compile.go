@@ -9,7 +9,7 @@ import (
 )
 
 // maxNodes bounds the compiled size of a schema.
-const maxNodes = 20_000
+const maxNodes = 5000
 
 // compiler turns subschemas into nodes, each once.
 type compiler struct {
@@ -88,7 +88,9 @@ func (c *compiler) add(u *union, all conjunction, f facets) error {
 		u.alternatives = append(u.alternatives, newLiteral("true", "false"))
 	}
 	if f.kinds&kindString != 0 && (f.maxLength < 0 || f.minLength <= f.maxLength) {
-		u.alternatives = append(u.alternatives, &text{fewest: f.minLength, most: f.maxLength})
+		if err := c.addString(u, all, f); err != nil {
+			return err
+		}
 	}
 	if f.kinds&(kindInteger|kindFraction) != 0 {
 		if n := bounded(f); n.least() < unreachable {
@@ -104,6 +106,24 @@ func (c *compiler) add(u *union, all conjunction, f facets) error {
 		return c.addObject(u, all, f)
 	}
 	return nil
+}
+
+func (c *compiler) addString(u *union, all conjunction, f facets) error {
+	switch len(f.patterns) {
+	case 0:
+		u.alternatives = append(u.alternatives, &text{fewest: f.minLength, most: f.maxLength})
+		return nil
+	case 1:
+		p, err := newPattern(f.patterns[0], f.minLength, f.maxLength)
+		if err != nil {
+			return unsupported(all[0], "pattern", fmt.Sprintf("%q: %v", f.patterns[0], err))
+		}
+		if p.least() < unreachable {
+			u.alternatives = append(u.alternatives, p)
+		}
+		return nil
+	}
+	return unsupported(all[0], "pattern", fmt.Sprintf("several for one text: %q", f.patterns))
 }
 
 // addEnum keeps the values that the whole conjunction accepts.

@@ -19,7 +19,8 @@
 // What is written is compact JSON, with at most one space after ':' and ','.
 // Keys that the schema does not declare are written without escapes; nothing
 // stops a model from writing such a key twice. Integers have at most 15 digits,
-// other numbers 12 digits before and 6 after the point. `format` and the
+// other numbers 12 digits before and 6 after the point; a text with a `pattern` is
+// plain ASCII without quotes. `format` and the
 // contents of strings (`contentEncoding`) are not enforced: Grammar.Ignored
 // lists them. A keyword that cannot be kept is refused by name.
 //

@@ -50,6 +50,7 @@ type facets struct {
 	enum                 []any // what const and enum leave; nil = anything
 	closed               bool  // enum is said
 	minLength, maxLength int64
+	patterns             []string
 	low, high            *big.Rat
 	lowOpen, highOpen    bool
 	minItems, maxItems   int
@@ -85,6 +86,9 @@ func (f *facets) read(l located, keyword string, ignore func(string)) error {
 		return f.readBound(l, keyword, value)
 	case "prefixItems", "items", "properties", "required", "additionalProperties":
 		f.readParts(l, keyword, value)
+	case "pattern":
+		expression, _ := value.(string)
+		f.patterns = append(f.patterns, expression)
 	case "uniqueItems":
 		if value == true {
 			return unsupported(l, keyword, "")

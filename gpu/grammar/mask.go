@@ -43,7 +43,9 @@ type outlooks struct {
 	known map[frame]*outlook
 }
 
-func (o *outlooks) of(v *Vocabulary, f frame) *outlook {
+// of finds or computes the outlook of the top of s.
+func (o *outlooks) of(v *Vocabulary, s *stack) *outlook {
+	f := s.frame
 	if k, ok := f.node.(interface {
 		maskKey(f frame, maxRunes int) frame
 	}); ok {
@@ -57,15 +59,16 @@ func (o *outlooks) of(v *Vocabulary, f frame) *outlook {
 	if len(o.known) >= maxOutlooks {
 		clear(o.known)
 	}
-	look := v.outlook(f)
+	look := v.outlook(f, s.min-s.parent.min)
 	o.known[f] = look
 	return look
 }
 
-func (v *Vocabulary) outlook(f frame) *outlook {
+// outlook walks the vocabulary from f, which own bytes complete.
+func (v *Vocabulary) outlook(f frame, own int) *outlook {
 	hole := bottom("hole")
 	look := &outlook{}
-	v.walk(0, []*stack{f.on(hole, 0)}, func(n int32, set []*stack) {
+	v.walk(0, []*stack{f.on(hole, own)}, func(n int32, set []*stack) {
 		stays := false
 		rest := unreachable
 		for _, s := range set {
@@ -98,7 +101,7 @@ func (g *Grammar) add(m Mask, s *stack, limit int) {
 		return // the end: no token follows
 	}
 	v := g.vocabulary
-	look := g.outlooks.of(v, s.frame)
+	look := g.outlooks.of(v, s)
 	if look.raise+s.parent.min > limit {
 		v.walk(0, []*stack{s}, func(n int32, set []*stack) {
 			if fewest(set) <= limit {

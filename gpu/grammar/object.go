@@ -119,17 +119,18 @@ func (o *object) keyRest(f frame, place int32) int {
 	if place >= offTrie {
 		return runeRest(place-offTrie) + 2 + o.extra.least() + o.after(f)
 	}
-	at := &o.keys[place]
+	at, after := &o.keys[place], o.after(f)
 	for _, i := range at.below {
-		if o.mayBe(f, i, optional) {
-			m := o.members[i]
-			done := f
-			done.seen = withSeen(f.seen, i)
-			least = min(least, len(m.key)-at.depth+2+m.value.least()+o.after(done))
+		if o.mayBe(f, i, optional) && after < unreachable {
+			m, rest := o.members[i], after
+			if m.required { // it is one of those that are still to come
+				rest -= 1 + m.memberCost()
+			}
+			least = min(least, len(m.key)-at.depth+2+m.value.least()+rest)
 		}
 	}
 	if o.extra != nil && optional && !at.escaped {
-		free := runeRest(at.char) + 2 + o.extra.least() + o.after(f)
+		free := runeRest(at.char) + 2 + o.extra.least() + after
 		if at.ends >= 0 {
 			free++ // another character makes it undeclared
 		}

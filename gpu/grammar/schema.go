@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,6 +57,23 @@ func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("%s is outside the schema", url)
 }
 
+// compileRegexp takes every expression: those that Go does not know are refused by
+// newPattern, which can say where.
+func compileRegexp(expression string) (jsonschema.Regexp, error) {
+	if r, err := regexp.Compile(expression); err == nil {
+		return r, nil
+	}
+	return unknownRegexp(expression), nil
+}
+
+type unknownRegexp string
+
+// MatchString implements jsonschema.Regexp.
+func (unknownRegexp) MatchString(string) bool { return false }
+
+// String implements jsonschema.Regexp.
+func (u unknownRegexp) String() string { return string(u) }
+
 func parseSchema(raw []byte) (*document, error) {
 	root, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {
@@ -63,6 +81,7 @@ func parseSchema(raw []byte) (*document, error) {
 	}
 	lib := jsonschema.NewCompiler()
 	lib.UseLoader(noLoader{})
+	lib.UseRegexpEngine(compileRegexp)
 	if err := lib.AddResource(resource, root); err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
