@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 )
 
@@ -133,6 +134,9 @@ func (c *candidate) digest() Digest {
 // verify executes the candidate and makes an episode of it where the sandbox
 // refuses the call, for a reason of its own, and changes nothing.
 func (c *candidate) verify(ctx context.Context, env Environment, seed uint64) (Episode, bool, error) {
+	if c.foreign != nil && !slices.Contains(env.Info().Capabilities, CanShare) {
+		return Episode{}, false, nil // nobody else can act in this world
+	}
 	ep := c.build(seed)
 	start := ep.Start
 	if start.Shared != "" {

@@ -64,6 +64,8 @@ func TestAuditOfDeclaredEnvironments(t *testing.T) {
 			t.Errorf("%s: ladder %v, want two exact answers and one false success\n%s", name, rungs, out)
 		}
 	}
+	live := d.do(0, "audit", "--policy", modelServer(t, alwaysOK), "--environment", "shop", "--tasks", "1", "--canaries", "5", "--run", "live")
+	d.says(live, "cancel_order", "get_order")
 	pool, err := pgxpool.New(t.Context(), d.env["UNDERSTUDY_DATABASE_URL"])
 	if err != nil {
 		t.Fatal(err)
