@@ -97,13 +97,19 @@ func coarsen(groups map[string]Counters) map[string]Counters {
 	}
 	coarse := make(map[string]Counters, maxResampled)
 	for _, group := range sortedKeys(groups) {
-		h := fnv.New64a()
-		_, _ = h.Write([]byte(group))
-		name := strconv.FormatUint(h.Sum64()%maxResampled, 10)
+		name := randomGroup(group, maxResampled)
 		if coarse[name] == nil {
 			coarse[name] = make(Counters, len(groups[group]))
 		}
 		coarse[name].Merge(groups[group])
 	}
 	return coarse
+}
+
+// randomGroup is the one of n groups that a prompt group falls into, the same
+// every time.
+func randomGroup(group string, n uint64) string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(group))
+	return strconv.FormatUint(h.Sum64()%n, 10)
 }

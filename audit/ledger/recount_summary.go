@@ -33,7 +33,7 @@ func (l *Ledger) compareSummary(ctx context.Context, tx pgx.Tx, run int32, repor
 	if len(kept) == 0 {
 		return nil
 	}
-	tally, err := l.tally(ctx, tx, run)
+	tally, err := l.summaryTally(ctx, tx, run)
 	if err != nil {
 		return err
 	}

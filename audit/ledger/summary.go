@@ -285,7 +285,7 @@ func (l *Ledger) computeSummary(ctx context.Context, run string) (audit.RunHead,
 	if err := tx.QueryRow(ctx, `SELECT coalesce(sum(moves), 0)::bigint FROM progress WHERE run = $1`, head.Number).Scan(&head.Moves); err != nil {
 		return head, nil, infrastructure(err)
 	}
-	tally, err := l.tally(ctx, tx, head.Number)
+	tally, err := l.summaryTally(ctx, tx, head.Number)
 	if err != nil {
 		return head, nil, infrastructure(err)
 	}

@@ -18,7 +18,7 @@ func (l *Ledger) Tally(ctx context.Context, run string) (*audit.Tally, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.tally(ctx, l.pool, id)
+	return l.tally(ctx, l.pool, id, audit.NewTally())
 }
 
 // querier is the pool, or one transaction's snapshot.
@@ -26,8 +26,24 @@ type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-func (l *Ledger) tally(ctx context.Context, from querier, id int32) (*audit.Tally, error) {
-	tally := audit.NewTally()
+// Beyond manyGroups prompt groups a summary is computed over fewGroups random
+// ones: a tally holds some kilobytes a group and tool.
+const manyGroups, fewGroups = 2048, 1024
+
+// summaryTally reads the counters that a run's summary is computed from.
+func (l *Ledger) summaryTally(ctx context.Context, tx pgx.Tx, run int32) (*audit.Tally, error) {
+	groups := 0
+	err := tx.QueryRow(ctx, `SELECT count(*) FROM (SELECT DISTINCT prompt_group FROM rollup WHERE run = $1 LIMIT $2) g`, run, manyGroups+1).Scan(&groups)
+	if err != nil {
+		return nil, fmt.Errorf("count prompt groups: %w", err)
+	}
+	if groups > manyGroups {
+		return l.tally(ctx, tx, run, audit.NewCoarseTally(fewGroups))
+	}
+	return l.tally(ctx, tx, run, audit.NewTally())
+}
+
+func (l *Ledger) tally(ctx context.Context, from querier, id int32, tally *audit.Tally) (*audit.Tally, error) {
 	for _, read := range []func(context.Context, querier, int32, *audit.Tally) error{
 		l.tallyFigures, tallyOutcomes, tallyCounters, tallyEpisodes,
 	} {
