@@ -2,6 +2,7 @@ package audit
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 
@@ -354,6 +355,9 @@ func (s *deltaSum) finish() ToolDelta {
 // as in the rule of three.
 func unchanged(d stat.Estimate, clusters []stat.Cluster) stat.Estimate {
 	if !d.Defined() || d.Value != 0 || d.Lo != d.Hi {
+		if !math.IsInf(d.Lo, 0) && !math.IsInf(d.Hi, 0) { // a difference of shares
+			d.Lo, d.Hi = max(d.Lo, -1), min(d.Hi, 1)
+		}
 		return d
 	}
 	effective := float64(len(clusters))

@@ -28,14 +28,14 @@ type Config struct {
 	Handler  http.Handler // of the dashboard; everything that it shows is public afterwards
 	Run      string
 	Dir      string // is made; must be empty
-	MaxPages int    // default 400
+	MaxPages int    // default 1000
 	MaxBytes int64  // of all files together; default 64 MiB
 	Now      time.Time
 }
 
 func (c Config) withDefaults() Config {
 	if c.MaxPages == 0 {
-		c.MaxPages = 400
+		c.MaxPages = 1000
 	}
 	if c.MaxBytes == 0 {
 		c.MaxBytes = 64 << 20

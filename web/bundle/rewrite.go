@@ -76,6 +76,8 @@ func (c *crawl) rewrite(page []byte) []byte {
 			continue
 		}
 		switch {
+		case kind == markup.StartTagToken && tag == "div" && bytes.Contains(raw, []byte(`class="tools"`)):
+			skipping = tag // who is signed in, the switch of colours
 		case kind == markup.StartTagToken && slices.Contains([]string{"script", "form", "dialog", "button"}, tag):
 			skipping = tag
 		case (kind == markup.StartTagToken || kind == markup.SelfClosingTagToken) && attribute(tag) != "":

@@ -1,10 +1,13 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 
 	"understudy/audit"
 )
@@ -219,6 +222,21 @@ func (v *compareView) Tone() string {
 
 // Count is how many of a tool's calls changed so.
 func (v *compareView) Count(d audit.ToolDelta, change audit.Change) int { return d.Counts[change] }
+
+// Why counts the reasons of calls without a counterpart, the commonest first.
+func (v *compareView) Why() []tab {
+	counts := map[string]int{}
+	for _, u := range v.C.Unmatched {
+		u.Masked = ""
+		counts[v.Reason(u)]++
+	}
+	var why []tab
+	for reason, n := range counts {
+		why = append(why, tab{Name: strings.TrimSuffix(reason, ": "), N: n})
+	}
+	slices.SortFunc(why, func(a, b tab) int { return cmp.Or(b.N-a.N, strings.Compare(a.Name, b.Name)) })
+	return why
+}
 
 // Reason says why a call has no counterpart.
 func (v *compareView) Reason(u audit.UnmatchedCall) string {
