@@ -2,11 +2,8 @@ package serve_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -16,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -265,120 +261,6 @@ func TestChatStream(t *testing.T) {
 	}
 }
 
-func TestResponseFormat(t *testing.T) {
-	t.Parallel()
-	f := setup(t)
-	schema := object{"type": "object", "properties": object{"yes": object{"type": "boolean"}, "n": object{"type": "integer", "minimum": 3, "maximum": 5}}, "required": []string{"yes", "n"}, "additionalProperties": false}
-	for seed := range 10 {
-		reply := f.ok(t, "/v1/chat/completions", chatBody(object{"seed": seed, "ignore_eos": false, "response_format": object{"type": "json_schema", "json_schema": object{"name": "x", "schema": schema}}}))
-		var value struct {
-			Yes *bool
-			N   int
-		}
-		text, _ := at(reply, "choices", 0, "message", "content").(string)
-		if err := json.Unmarshal([]byte(text), &value); err != nil || value.Yes == nil || value.N < 3 || value.N > 5 || at(reply, "choices", 0, "finish_reason") != "stop" {
-			t.Errorf("%q: %v", text, err)
-		}
-		reply = f.ok(t, "/v1/chat/completions", chatBody(object{"seed": seed, "response_format": object{"type": "json_object"}}))
-		var members map[string]any
-		text, _ = at(reply, "choices", 0, "message", "content").(string)
-		if err := json.Unmarshal([]byte(text), &members); err != nil {
-			t.Errorf("%q: %v", text, err)
-		}
-	}
-}
-
-func tool(name string, parameters object) object {
-	return object{"type": "function", "function": object{"name": name, "parameters": parameters}}
-}
-
-func tools() []object {
-	id := object{"type": "object", "properties": object{"id": object{"type": "integer", "minimum": 0, "maximum": 99}}, "required": []string{"id"}, "additionalProperties": false}
-	return []object{tool("get", id), tool("cancel", id)}
-}
-
-// calls checks the tool calls of a message, and names them.
-func calls(t *testing.T, list any) []string {
-	t.Helper()
-	var names []string
-	all, _ := list.([]any)
-	for _, c := range all {
-		var arguments struct{ ID *int }
-		text, _ := at(c, "function", "arguments").(string)
-		if err := json.Unmarshal([]byte(text), &arguments); err != nil || arguments.ID == nil || *arguments.ID > 99 {
-			t.Errorf("arguments %q: %v", text, err)
-		}
-		if id, _ := at(c, "id").(string); !strings.HasPrefix(id, "call_") || at(c, "type") != "function" {
-			t.Errorf("call %v", c)
-		}
-		name, _ := at(c, "function", "name").(string)
-		names = append(names, name)
-	}
-	return names
-}
-
-func TestTools(t *testing.T) {
-	t.Parallel()
-	f := setup(t)
-	for seed := range 6 {
-		base := object{"seed": seed, "tools": tools(), "max_tokens": 120, "ignore_eos": false}
-		with := func(k string, v any) object {
-			out := object{k: v}
-			maps.Copy(out, base)
-			return chatBody(out)
-		}
-		reply := f.ok(t, "/v1/chat/completions", with("tool_choice", "required"))
-		names := calls(t, at(reply, "choices", 0, "message", "tool_calls"))
-		if finish := at(reply, "choices", 0, "finish_reason"); len(names) == 0 || finish != "tool_calls" && finish != "length" || at(reply, "choices", 0, "message", "content") != nil {
-			t.Errorf("required: %v", at(reply, "choices", 0))
-		}
-		named := object{"type": "function", "function": object{"name": "cancel"}}
-		reply = f.ok(t, "/v1/chat/completions", with("tool_choice", named))
-		if got := calls(t, at(reply, "choices", 0, "message", "tool_calls")); !slices.Equal(got, []string{"cancel"}) {
-			t.Errorf("a named tool: %v", got)
-		}
-		reply = f.ok(t, "/v1/chat/completions", with("tool_choice", "none"))
-		if at(reply, "choices", 0, "message", "tool_calls") != nil {
-			t.Errorf("none: %v", reply)
-		}
-		body := with("tool_choice", "required")
-		body["stream"], body["parallel_tool_calls"] = true, false
-		var streamed []any
-		for _, e := range f.events(t, "/v1/chat/completions", body) {
-			part, _ := at(e, "choices", 0, "delta", "tool_calls").([]any)
-			for _, c := range part {
-				if at(c, "index") != float64(len(streamed)) {
-					t.Errorf("call %v is the %d-th", c, len(streamed))
-				}
-				streamed = append(streamed, c)
-			}
-		}
-		if got := calls(t, streamed); len(got) != 1 {
-			t.Errorf("streamed calls %v, want one", got)
-		}
-	}
-	history := chatBody(object{"tools": tools(), "messages": []object{
-		{"role": "user", "content": "get 5"},
-		{"role": "assistant", "content": nil, "tool_calls": []object{{"id": "c1", "type": "function", "function": object{"name": "get", "arguments": `{"id":5}`}}}},
-		{"role": "tool", "tool_call_id": "c1", "content": "not found"},
-	}})
-	f.ok(t, "/v1/chat/completions", history)
-}
-
-func TestToolsThatCannotBeKept(t *testing.T) {
-	t.Parallel()
-	f := setup(t)
-	odd := tool("odd", object{"type": "object", "properties": object{"n": object{"type": "integer", "multipleOf": 7}}})
-	status, _, header := f.post(t, "/v1/chat/completions", chatBody(object{"tools": []object{odd}}))
-	if status != http.StatusOK || !strings.Contains(header.Get("Warning"), "multipleOf") {
-		t.Errorf("auto: %d, warning %q; want free arguments and a warning", status, header.Get("Warning"))
-	}
-	status, reply, _ := f.post(t, "/v1/chat/completions", chatBody(object{"tools": []object{odd}, "tool_choice": "required"}))
-	if status != http.StatusBadRequest || at(reply, "error", "code") != "unsupported_schema" || !strings.Contains(fmt.Sprint(reply), "multipleOf") {
-		t.Errorf("required: %d %v", status, reply)
-	}
-}
-
 func TestCompletions(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
@@ -404,99 +286,6 @@ func TestCompletions(t *testing.T) {
 	}
 	if streamed.String() != at(text, "choices", 0, "text") {
 		t.Errorf("streamed %q, at once %q", streamed.String(), at(text, "choices", 0, "text"))
-	}
-}
-
-func TestFaults(t *testing.T) {
-	t.Parallel()
-	f := setup(t)
-	long := strings.Repeat("xq ", 5000)
-	tests := []struct {
-		path   string
-		body   any
-		status int
-		names  string
-		reason string
-	}{
-		{"/v1/chat/completions", `{"messages":`, 400, "no valid request", "broken JSON"},
-		{"/v1/chat/completions", chatBody(object{"model": "gpt"}), 404, "tiny", "another model"},
-		{"/v1/chat/completions", chatBody(object{"messages": []object{}}), 400, "messages is empty", "no message"},
-		{"/v1/chat/completions", chatBody(object{"messages": []object{{"role": "wizard"}}}), 400, "wizard", "an unknown role"},
-		{"/v1/chat/completions", chatBody(object{"messages": []object{{"role": "user", "content": []object{{"type": "image_url"}}}}}), 400, "type text", "an image"},
-		{"/v1/chat/completions", chatBody(object{"messages": []object{{"role": "user", "content": long}}}), 400, "4096 tokens", "a prompt beyond the context"},
-		{"/v1/chat/completions", chatBody(object{"max_tokens": 0}), 400, "max_tokens", "nothing to write"},
-		{"/v1/chat/completions", chatBody(object{"n": 1000}), 400, "128", "too many texts"},
-		{"/v1/chat/completions", chatBody(object{"temperature": -1}), 400, "temperature", "out of range"},
-		{"/v1/chat/completions", chatBody(object{"top_logprobs": 3}), 400, "needs logprobs", "half a question"},
-		{"/v1/chat/completions", chatBody(object{"logprobs": true, "top_logprobs": 21}), 400, "between 0 and 20", "too many alternatives"},
-		{"/v1/chat/completions", chatBody(object{"frequency_penalty": 0.5}), 400, "frequency_penalty", "what would be ignored"},
-		{"/v1/chat/completions", chatBody(object{"logit_bias": object{"5": 1}}), 400, "logit_bias", "what would be ignored"},
-		{"/v1/chat/completions", chatBody(object{"response_format": object{"type": "yaml"}}), 400, "yaml", "an unknown form"},
-		{"/v1/chat/completions", chatBody(object{"response_format": object{"type": "json_schema", "json_schema": object{"schema": object{"not": object{}}}}}), 400, `keyword \"not\"`, "a keyword that cannot be kept"},
-		{"/v1/chat/completions", chatBody(object{"max_tokens": 3, "response_format": object{"type": "json_schema", "json_schema": object{"schema": object{"const": "a long constant"}}}}), 400, "may need 17", "a form that does not fit"},
-		{"/v1/chat/completions", chatBody(object{"tool_choice": "required"}), 400, "no tools", "a call of nothing"},
-		{"/v1/chat/completions", chatBody(object{"tools": tools(), "tool_choice": object{"function": object{"name": "put"}}}), 400, "put", "an unknown tool"},
-		{"/v1/chat/completions", chatBody(object{"tools": []object{{"type": "function"}}}), 400, "tools[0]", "a tool without a name"},
-		{"/v1/completions", object{"prompt": 5}, 400, "prompt must be", "a prompt that is none"},
-		{"/v1/completions", object{"prompt": []int{99999}}, 400, "99999", "a token that is none"},
-		{"/v1/completions", object{"prompt": "x", "echo": true}, 400, "echo", "what would be ignored"},
-		{"/v1/embeddings", object{}, 404, "/v1/embeddings", "an endpoint that is not here"},
-	}
-	for _, test := range tests {
-		status, reply, _ := f.post(t, test.path, test.body)
-		var encoded bytes.Buffer
-		encoder := json.NewEncoder(&encoded)
-		encoder.SetEscapeHTML(false)
-		_ = encoder.Encode(reply)
-		if status != test.status || at(reply, "error", "message") == nil || at(reply, "error", "type") == nil || !strings.Contains(encoded.String(), test.names) {
-			t.Errorf("%s: %d %s; want %d and %q", test.reason, status, encoded.String(), test.status, test.names)
-		}
-	}
-	if err := f.engine.Flush(); err != nil {
-		t.Errorf("refused requests left something: %v", err)
-	}
-}
-
-// A client that goes away frees what its request held.
-func TestDisconnect(t *testing.T) {
-	t.Parallel()
-	f := setup(t)
-	for _, stream := range []bool{true, false} {
-		ctx, cancel := context.WithCancel(t.Context())
-		body := chatBody(object{"max_tokens": 3500, "stream": stream})
-		if stream {
-			res := f.send(ctx, t, "/v1/chat/completions", body)
-			if _, err := io.ReadFull(res.Body, make([]byte, 10)); err != nil {
-				t.Fatal(err)
-			}
-			cancel()
-			_ = res.Body.Close()
-		} else {
-			data, err := json.Marshal(body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url+"/v1/chat/completions", bytes.NewReader(data))
-			if err != nil {
-				t.Fatal(err)
-			}
-			time.AfterFunc(20*time.Millisecond, cancel)
-			if res, err := http.DefaultClient.Do(req); err == nil {
-				_ = res.Body.Close()
-				t.Error("3500 tokens in 20 ms")
-			}
-		}
-		deadline := time.After(20 * time.Second)
-		for f.engine.Flush() != nil {
-			select {
-			case <-deadline:
-				t.Fatal("the request still runs")
-			case <-time.After(time.Millisecond):
-			}
-		}
-		if s, err := f.engine.Stats(); err != nil || s.Free != s.Pages || s.Generated >= 2*3500 {
-			t.Errorf("%d of %d pages are free after %d tokens (%v)", s.Free, s.Pages, s.Generated, err)
-		}
 	}
 }
 
@@ -534,21 +323,4 @@ func TestRemote(t *testing.T) {
 			t.Errorf("answer %d is not repeated", i)
 		}
 	}
-}
-
-func TestQueueIsBounded(t *testing.T) {
-	t.Parallel()
-	f := setup(t)
-	handler, err := serve.New(serve.Config{Name: "tiny", Engine: f.engine, Tokenizer: f.tok, Template: qwen3(t), Logger: slog.New(slog.DiscardHandler), Waiting: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(handler)
-	defer server.Close()
-	f.url = server.URL
-	status, reply, header := f.post(t, "/v1/chat/completions", chatBody(object{"n": 3}))
-	if status != http.StatusTooManyRequests || header.Get("Retry-After") == "" {
-		t.Errorf("%d %v: want to be told to come back", status, reply)
-	}
-	f.ok(t, "/v1/chat/completions", chatBody(object{"n": 2}))
 }
