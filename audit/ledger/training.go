@@ -183,9 +183,9 @@ func (l *Ledger) Series(ctx context.Context, experiment, metric string, points i
 func (l *Ledger) MetricNames(ctx context.Context, experiment string) ([]string, error) {
 	rows, err := l.pool.Query(ctx, `
 		WITH RECURSIVE names AS ( -- one lookup a name, not one a number
-			SELECT t.id, (SELECT min(name::text) FROM training_metric m WHERE m.training = t.id) AS name FROM training t WHERE experiment = $1
+			SELECT t.id, (SELECT m.name::text FROM training_metric m WHERE m.training = t.id ORDER BY m.name LIMIT 1) AS name FROM training t WHERE experiment = $1
 			UNION ALL
-			SELECT id, (SELECT min(name::text) FROM training_metric m WHERE m.training = n.id AND m.name > n.name) FROM names n WHERE name IS NOT NULL
+			SELECT id, (SELECT m.name::text FROM training_metric m WHERE m.training = n.id AND m.name > n.name ORDER BY m.name LIMIT 1) FROM names n WHERE name IS NOT NULL
 		)
 		SELECT DISTINCT name FROM names WHERE name IS NOT NULL ORDER BY name LIMIT 500`, label(experiment))
 	if err != nil {

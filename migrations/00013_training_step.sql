@@ -1,0 +1,4 @@
+-- How far a training is, by one lookup.
+
+-- +goose Up
+CREATE INDEX training_metric_step ON training_metric (training, step);
