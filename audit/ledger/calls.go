@@ -51,14 +51,10 @@ func (l *Ledger) Calls(ctx context.Context, run string, f audit.CallFilter, page
 	limit := pageLimit(page)
 	where, args := callFilter(f, id, severity, key)
 	args = append(args, limit+1)
-	rows, err := l.pool.Query(ctx, `SELECT `+lineColumns+` FROM (
+	lines, err := l.lookUpLines(ctx, `SELECT `+lineColumns+` FROM (
 			SELECT m.* FROM run_pair m JOIN pair p ON p.key = m.key AND p.result = m.result
 			WHERE `+where+` ORDER BY m.severity DESC, m.key LIMIT $`+strconv.Itoa(len(args))+`
 		) m `+lineTables+` ORDER BY m.severity DESC, m.key`, args...)
-	if err != nil {
-		return nil, "", infrastructure(fmt.Errorf("list calls: %w", err))
-	}
-	lines, err := pgx.CollectRows(rows, scanLine)
 	if err != nil {
 		return nil, "", infrastructure(fmt.Errorf("list calls: %w", err))
 	}
@@ -67,6 +63,21 @@ func (l *Ledger) Calls(ctx context.Context, run string, f audit.CallFilter, page
 	}
 	last := lines[limit-1]
 	return lines[:limit], strconv.Itoa(int(last.Severity)) + "-" + last.Key.String(), nil
+}
+
+// lookUpLines reads lines by index, one after the other until the page is full:
+// a plan that reads whole tables into a hash costs half a second on a large run.
+func (l *Ledger) lookUpLines(ctx context.Context, sql string, args ...any) ([]audit.CallLine, error) {
+	tx, err := l.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginLookups + `; set local enable_sort = off; set local plan_cache_mode = force_custom_plan`})
+	if err != nil {
+		return nil, err
+	}
+	defer rollback(ctx, tx)
+	rows, err := tx.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, scanLine)
 }
 
 // callFilter writes only the conditions that are asked for, so that each

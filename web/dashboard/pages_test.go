@@ -106,11 +106,11 @@ func keys(t *testing.T, _ *world, b *browser) {
 	}
 	b.press("?")
 	b.press("\r")
-	b.until(`location.pathname === "/tool"`)
+	b.until(`location.pathname === "/tool" && document.readyState === "complete"`)
 	b.press("u")
-	b.until(`location.pathname === "/tools"`)
+	b.until(`location.pathname === "/tools" && document.readyState === "complete"`)
 	b.press("1")
-	b.until(`location.pathname === "/"`)
+	b.until(`location.pathname === "/" && document.readyState === "complete"`)
 	b.press("/")
 	b.until(`document.activeElement.matches("select")`)
 }
