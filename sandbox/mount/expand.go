@@ -50,6 +50,10 @@ func (x *expander) entry(e entry) entry {
 	for i := range e.Command {
 		e.Command[i] = x.text(e.Command[i])
 	}
+	e.Classes = slices.Clone(e.Classes)
+	for i := range e.Classes {
+		e.Classes[i].File = x.text(e.Classes[i].File)
+	}
 	e.Path = slices.Clone(e.Path)
 	for i := range e.Path {
 		e.Path[i] = x.text(e.Path[i])

@@ -51,6 +51,7 @@ type entry struct {
 	Kind          string                     `json:"kind"`
 	Class         string                     `json:"class"`
 	File          string                     `json:"file"`
+	Classes       []classEntry               `json:"classes"`
 	Path          []string                   `json:"path"`
 	Config        json.RawMessage            `json:"config"`
 	Python        string                     `json:"python"`
@@ -68,6 +69,12 @@ type toolEntry struct {
 	Description string          `json:"description"`
 	Errors      []audit.Family  `json:"errors"`
 	Input       json.RawMessage `json:"input"`
+}
+
+type classEntry struct {
+	Class string   `json:"class"`
+	File  string   `json:"file"`
+	Tools []string `json:"tools"`
 }
 
 type probeEntry struct {
@@ -192,7 +199,7 @@ func adapterKeys(name string) (needs, reads, isolations []string) {
 	case "nemo-gym":
 		return []string{"url"}, append(web, "document", "exclude", "seed_path", "seed_session", "end_path", "outcomes"), []string{"session", "header"}
 	}
-	return nil, []string{"kind", "class", "file", "path", "config", "python", "memory", "metadata", "scenario", "env_id"}, []string{"process"}
+	return nil, []string{"kind", "class", "file", "classes", "path", "config", "python", "memory", "metadata", "scenario", "env_id"}, []string{"process"}
 }
 
 // check lists what the schema cannot say.
@@ -233,9 +240,12 @@ func (e *entry) check(name string, line func(key string) int) []error {
 }
 
 func (e *entry) checkClass(fault func(key, format string, args ...any)) {
+	one, several := e.Class != "" || e.File != "", len(e.Classes) > 0
 	switch {
-	case e.Metadata == "" && (e.Class == "" || e.File == "" || e.Kind == ""):
-		fault("adapter", "a Python class needs kind, class and file, or metadata and env_id for one of EnvScaler's")
+	case several && one || e.Metadata != "" && (several || one):
+		fault("adapter", "give one of: class and file, classes, metadata")
+	case e.Metadata == "" && (e.Kind == "" || !several && (e.Class == "" || e.File == "")):
+		fault("adapter", "a Python class needs kind, class and file (of several: kind and classes), or metadata and env_id for one of EnvScaler's")
 	case e.Metadata != "" && e.EnvID == "":
 		fault("metadata", "metadata needs env_id: which of its environments?")
 	}

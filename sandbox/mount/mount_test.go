@@ -67,6 +67,8 @@ func TestFaultsNameLineAndRemedy(t *testing.T) {
 		{"equals: 2600}", "equals: 2600, foo: 1}", `unknown key "foo"; did you mean`, "deeper"},
 		{"at: /wallet", "at: wallet", `environments.shop.state_probes.1.at is "wallet"; it must look like ^/`, "a pointer"},
 		{"    kind: bfcl\n", "", `line 48: environments.parking: a Python class needs kind, class and file`, "what the schema cannot say"},
+		{"class: TollGate, file: tollgate.py}", "class: TollGate, fil: tollgate.py}", `line 69: environments.journey.classes.1: unknown key "fil"; did you mean "file"?`, "in one of several classes"},
+		{"    classes: [", "    class: CarPark\n    classes: [", `line 67: environments.journey: give one of: class and file, classes, metadata`, "two ways to name a class"},
 		{"  library:", "  shop:", `line 28: mapping key "shop" already defined`, "a name that stands twice"},
 		{"environments:\n", "environments: [\n", `line `, "no YAML"},
 		{"timeout: 10s", "timeout: *short", `line 6: Alias is not understood here`, "what YAML can and we do not read"},

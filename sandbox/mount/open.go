@@ -129,7 +129,7 @@ func (e entry) config(name string) adapter.Config {
 // where it runs nor how long it may take, nor any secret.
 func (e entry) identity() map[string]json.RawMessage {
 	out := map[string]json.RawMessage{}
-	for _, key := range []string{"adapter", "command", "document", "reset", "kind", "class", "config", "outcomes", "only", "clock"} {
+	for _, key := range []string{"adapter", "command", "document", "reset", "kind", "class", "classes", "config", "outcomes", "only", "clock"} {
 		if raw, ok := e.given[key]; ok {
 			out[key] = raw
 		}
@@ -204,6 +204,9 @@ func (f *File) class(ctx context.Context, name string, e entry) (audit.Environme
 	spec := pyclass.Spec{Kind: pyclass.Kind(e.Kind), Class: e.Class, Config: e.Config}
 	if e.File != "" {
 		spec.File = f.path(e.File)
+	}
+	for _, c := range e.Classes {
+		spec.Classes = append(spec.Classes, pyclass.Class{Name: c.Class, File: f.path(c.File), Tools: c.Tools})
 	}
 	if e.Metadata != "" {
 		scenario := e.Scenario

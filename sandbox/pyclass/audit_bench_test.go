@@ -10,33 +10,26 @@ import (
 	"understudy/sandbox/pyclass"
 )
 
-// either opens one of several environments.
-type either map[string]*pyclass.Environment
+// only opens one environment.
+type only struct{ env *pyclass.Environment }
 
-func (e either) Environment(_ context.Context, ref string) (audit.Environment, error) {
-	return e[ref], nil
-}
+func (o only) Environment(context.Context, string) (audit.Environment, error) { return o.env, nil }
 
-// BenchmarkAudit audits whole episodes of two BFCL-style classes, one runner
-// process each, one episode after the other: 20 calls that read and write, with
+// BenchmarkAudit audits whole episodes of two BFCL-style classes in one runner
+// process, one episode after the other: 20 calls that read and write in turn, with
 // the rehearsal that the sandbox itself would give. calls/s is what one runner
 // process and one audit at a time reach together.
 func BenchmarkAudit(b *testing.B) {
-	envs := either{}
-	for _, name := range []string{"north", "south"} {
-		spec := bfcl(b)
-		spec.Name = name
-		envs[name], _ = open(b, spec)
-	}
-	auditor, err := audit.New(audit.Config{Opener: envs})
+	env, s := open(b, station(b))
+	auditor, err := audit.New(audit.Config{Opener: only{env}})
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = auditor.Close() })
-	episodes := []*audit.Episode{turnstileEpisode(b, "north", envs), turnstileEpisode(b, "south", envs)}
+	ep := stationEpisode(b, s)
 	n := 0
 	for b.Loop() {
-		pairs, err := auditor.Episode(b.Context(), episodes[n/20%2])
+		pairs, err := auditor.Episode(b.Context(), ep)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -50,15 +43,16 @@ func BenchmarkAudit(b *testing.B) {
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "calls/s")
 }
 
-func turnstileEpisode(b *testing.B, name string, envs either) *audit.Episode {
+func stationEpisode(b *testing.B, s audit.Session) *audit.Episode {
 	b.Helper()
-	ep := &audit.Episode{ID: name, PromptGroup: "g", Policy: "p", Environment: name, Mode: audit.Forced}
-	s := session(b, envs[name], audit.Start{})
+	ep := &audit.Episode{ID: "e", PromptGroup: "g", Policy: "p", Environment: "station", Mode: audit.Forced}
 	for i := range 20 {
-		c := audit.Call{Tool: "balance", Arguments: json.RawMessage(`{"card":"c2"}`)}
-		if i%2 == 1 {
-			c = audit.Call{Tool: "enter", Arguments: fmt.Appendf(nil, `{"card":"c2","gate":"g%d"}`, i%4)}
-		}
+		c := []audit.Call{
+			{Tool: "balance", Arguments: json.RawMessage(`{"card":"c2"}`)},
+			{Tool: "price", Arguments: json.RawMessage(`{"item":"water"}`)},
+			{Tool: "enter", Arguments: fmt.Appendf(nil, `{"card":"c2","gate":"g%d"}`, i%3)},
+			{Tool: "buy", Arguments: json.RawMessage(`{"item":"water"}`)},
+		}[i%4]
 		o := call(b, s, c.Tool, string(c.Arguments))
 		ep.Actions = append(ep.Actions, audit.Action{Step: i, Message: i, Call: c, Rehearsal: &audit.Rehearsal{Raw: o.Raw}})
 	}

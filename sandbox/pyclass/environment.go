@@ -12,7 +12,7 @@ import (
 	"understudy/sandbox/adapter"
 )
 
-// Environment runs one Python class. It is safe for concurrent use; its runner
+// Environment runs Python classes. It is safe for concurrent use; its runner
 // answers one request at a time.
 type Environment struct {
 	spec      Spec
@@ -32,7 +32,7 @@ var (
 	_ audit.Tasker      = (*Environment)(nil)
 )
 
-// New checks the class by loading it once; a class that does not load is an
+// New checks the classes by loading them once; a class that does not load is an
 // *audit.Error that says why.
 func New(ctx context.Context, spec Spec) (*Environment, error) {
 	spec = spec.withDefaults()
@@ -43,14 +43,11 @@ func New(ctx context.Context, spec Spec) (*Environment, error) {
 	if err != nil {
 		return nil, err
 	}
-	declared, err := json.Marshal([]any{spec.Tools, spec.Tasks})
+	digest, err := spec.digest()
 	if err != nil {
-		return nil, fmt.Errorf("encode tools of %s: %w", spec.Name, err)
+		return nil, err
 	}
-	e := &Environment{
-		spec: spec, arguments: arguments, seeded: spec.mentionsRandomness(),
-		digest: adapter.DigestOf([]byte(spec.Kind), []byte(spec.Source), []byte(spec.File), spec.Config, declared, []byte(runnerSource)),
-	}
+	e := &Environment{spec: spec, arguments: arguments, seeded: spec.drawsFromSeed(), digest: digest}
 	if _, _, err := e.process(ctx); err != nil {
 		return nil, err
 	}

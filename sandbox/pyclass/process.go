@@ -48,7 +48,7 @@ var (
 // start runs the strongest jail that works here and loads the class.
 func start(ctx context.Context, spec Spec) (*process, error) {
 	var failures []error
-	for _, jail := range jails(spec.File != "") {
+	for _, jail := range jails(spec.reads()) {
 		for _, python := range interpreters(spec.Python) {
 			p, err := launch(spec, jail, python)
 			if err != nil {
@@ -102,14 +102,18 @@ func (p *process) load(ctx context.Context, spec Spec) error {
 	for i, tool := range spec.Tools {
 		names[i] = tool.Name
 	}
+	classes := []map[string]any{}
+	for _, c := range spec.classes() {
+		classes = append(classes, map[string]any{"class": c.Name, "source": c.Source, "file": c.File, "tools": append([]string{}, c.Tools...)})
+	}
 	loaded := map[string]any{
-		"kind": spec.Kind, "class": spec.Class, "source": spec.Source, "file": spec.File, "path": append([]string{}, spec.Path...), "tools": names,
+		"kind": spec.Kind, "classes": classes, "keyed": len(spec.Classes) > 0, "path": append([]string{}, spec.Path...), "tools": names,
 	}
 	err := p.ask(ctx, loadTimeout, "load", map[string]any{"spec": loaded}, nil)
 	if fault, ok := errors.AsType[*faultError](err); ok {
 		return &audit.Error{
-			Code: audit.CodeInvalid, Message: "load Python class " + spec.Class,
-			Hint: "the class must import with the standard library alone and define every declared tool", Err: fault,
+			Code: audit.CodeInvalid, Message: "load Python class " + spec.label(),
+			Hint: "the class must import with the standard library alone, and one class must define every declared tool", Err: fault,
 		}
 	}
 	return err

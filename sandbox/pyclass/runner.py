@@ -114,52 +114,88 @@ def response_text(value):
 # --- environments ------------------------------------------------------------
 
 
-def load_module(spec):
-    """The class's module, from source text or from a file on the user's disk."""
-    if spec.get("file"):
-        for folder in spec.get("path", []) + [os.path.dirname(os.path.abspath(spec["file"]))]:
+def load_module(declared, path):
+    """A class's module, from source text or from a file on the user's disk."""
+    if declared["file"]:
+        for folder in path + [os.path.dirname(os.path.abspath(declared["file"]))]:
             if folder not in sys.path:
                 sys.path.insert(0, folder)
-        found = importlib.util.spec_from_file_location("environment_" + spec["class"], spec["file"])
+        found = importlib.util.spec_from_file_location("environment_" + declared["class"], declared["file"])
         module = importlib.util.module_from_spec(found)
         sys.modules[found.name] = module
         found.loader.exec_module(module)
         return module
-    module = types.ModuleType("environment_" + spec["class"])
+    module = types.ModuleType("environment_" + declared["class"])
     sys.modules[module.__name__] = module
-    exec(compile(spec["source"], spec["class"] + ".py", "exec"), module.__dict__)
+    exec(compile(declared["source"], declared["class"] + ".py", "exec"), module.__dict__)
     return module
 
 
 class Environment:
+    """The classes of an environment. Keyed ones share a world in which the
+    configuration and the state of each stand under its name."""
+
     def __init__(self, spec):
         self.kind = spec["kind"]
-        self.tools = set(spec["tools"])
-        module = load_module(spec)
-        if spec["class"] not in vars(module):
-            raise Fault("class %s is not defined" % spec["class"])
-        self.cls = vars(module)[spec["class"]]
-        missing = sorted(t for t in self.tools if not callable(getattr(self.cls, t, None)))
+        self.keyed = spec["keyed"]
+        self.classes = {}
+        claims = {}  # tool to the class that it was given to
+        modules = {}  # classes of one file share its module
+        for declared in spec["classes"]:
+            name = declared["class"]
+            origin = (declared["file"], declared["source"])
+            if origin not in modules:
+                modules[origin] = load_module(declared, spec["path"])
+            if not isinstance(vars(modules[origin]).get(name), type):
+                raise Fault("class %s is not defined" % name)
+            self.classes[name] = vars(modules[origin])[name]
+            for tool in declared["tools"]:
+                claims.setdefault(tool, []).append(name)
+        self.owners = {tool: self.owner(tool, claims.get(tool) or list(self.classes)) for tool in spec["tools"]}
+        missing = sorted(tool for tool, owner in self.owners.items() if owner is None)
         if missing:
             raise Fault("declared tools without a method: " + ", ".join(missing))
 
+    def owner(self, tool, candidates):
+        """The name of the class whose method a tool is; None = there is none."""
+        found = [name for name in candidates if callable(getattr(self.classes[name], tool, None))]
+        if len(found) > 1:
+            raise Fault("tool %s is a method of %s; name it among the tools of one" % (tool, " and ".join(found)))
+        return found[0] if found else None
+
     def open(self, config):
+        """An instance of each class, by name."""
+        if not self.keyed:
+            return {name: self.instance(cls, config) for name, cls in self.classes.items()}
+        unknown = sorted(set(config) - set(self.classes))
+        if unknown:
+            raise Fault("the configuration is keyed by class, and no class is named " + ", ".join(unknown))
+        return {name: self.instance(cls, config.get(name, {})) for name, cls in self.classes.items()}
+
+    def instance(self, cls, config):
         if self.kind == "envscaler":
-            instance = self.construct(copy.deepcopy(config))
+            instance = self.construct(cls, copy.deepcopy(config))
             for key, value in config.items():
                 setattr(instance, key, copy.deepcopy(value))
             return instance
-        instance = self.cls()
+        instance = cls()
         loader = getattr(instance, "_load_scenario", None)
         if loader:
             loader(copy.deepcopy(config))
         return instance
 
-    def construct(self, config):
+    def construct(self, cls, config):
         try:
-            return self.cls(config)
+            return cls(config)
         except TypeError:
-            return self.cls()
+            return cls()
+
+    def public(self, instances):
+        """The public attributes: an environment's state."""
+        state = {
+            name: {k: v for k, v in vars(instance).items() if not k.startswith("_")} for name, instance in instances.items()
+        }
+        return state if self.keyed else next(iter(state.values()))
 
 
 class Session:
@@ -171,14 +207,14 @@ class Session:
         self.random = random.Random(seed).getstate()
         self.text = None
         self.enter()
-        self.instance = environment.open(config)
+        self.instances = environment.open(config)
         self.state()
 
     def clone(self):
         if Session.current is self:
             self.random = random.getstate()
         other = copy.copy(self)
-        other.instance = copy.deepcopy(self.instance)
+        other.instances = copy.deepcopy(self.instances)
         return other
 
     def enter(self):
@@ -194,8 +230,7 @@ class Session:
     def state(self):
         """The public attributes as JSON; remembered, so that an unchanged state
         costs no line."""
-        public = {k: v for k, v in vars(self.instance).items() if not k.startswith("_")}
-        self.text = json.dumps(plain(public), ensure_ascii=False)
+        self.text = json.dumps(plain(self.environment.public(self.instances)), ensure_ascii=False)
         return self.text
 
     def call(self, tool, arguments):
@@ -209,11 +244,12 @@ class Session:
         return result
 
     def run(self, tool, arguments):
-        if tool not in self.environment.tools:
+        owner = self.environment.owners.get(tool)
+        if owner is None:
             raise Fault("tool %s is not declared" % tool)
         kind = self.environment.kind
         try:
-            value = getattr(self.instance, tool)(**arguments)
+            value = getattr(self.instances[owner], tool)(**arguments)
         except Exception as error:  # the class is not ours: whatever it raises is data
             if kind == "tau2" and isinstance(error, ValueError):
                 return {"status": "refused", "raw": "Error: %s" % error, "message": str(error)}

@@ -15,7 +15,7 @@ import (
 	"understudy/sandbox/adapter"
 )
 
-// session is one instance of the class. Its log holds what rebuilds it in a new
+// session is one instance of each class. Its log holds what rebuilds it in a new
 // runner: how it was opened, and every call that was carried through.
 type session struct {
 	environment *Environment
@@ -156,7 +156,7 @@ func (s *session) rebuild(ctx context.Context) error {
 	}
 	if s.born != 0 && replayed.Digest() != s.world.Digest() {
 		return &audit.Error{
-			Code: audit.CodeInternal, Message: fmt.Sprintf("Python class %s came to another state when its calls were replayed", s.environment.spec.Class),
+			Code: audit.CodeInternal, Message: fmt.Sprintf("Python class %s came to another state when its calls were replayed", s.environment.spec.label()),
 			Hint: "the class is not deterministic: it reads something outside its instance",
 		}
 	}
@@ -177,7 +177,7 @@ func (e *Environment) replay(ctx context.Context, p *process, name string, log [
 		}
 		if fault, ok := errors.AsType[*faultError](err); ok {
 			return world, &audit.Error{
-				Code: audit.CodeInvalid, Message: "open a session of Python class " + e.spec.Class,
+				Code: audit.CodeInvalid, Message: "open a session of Python class " + e.spec.label(),
 				Hint: "the initial configuration does not fit the class", Err: fault,
 			}
 		}
