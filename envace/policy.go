@@ -26,6 +26,8 @@ type Request struct {
 	Seed       uint64
 	Greedy     bool // the most likely token each time
 	Max        int  // tokens of the output
+	// First, if any, is called when the first token is there, by policies that know.
+	First func()
 }
 
 // Policy is one set of weights in both roles. It is safe for concurrent use: a

@@ -43,7 +43,7 @@ func commands() []command {
 		importCommand(),
 		trainCommand(),
 		{name: "eval", summary: "run a policy on a domain's tasks", example: "understudy eval --policy checkpoint/"},
-		{name: "rehearse", summary: "answer tool calls in the REHEARSE role", example: "understudy rehearse --policy checkpoint/"},
+		rehearseCommand(),
 		gateCommand(),
 		reportCommand(),
 		probeCommand(),

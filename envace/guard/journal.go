@@ -133,3 +133,30 @@ func (f *File) Close() error {
 	}
 	return errors.Join(err, f.lock.Release())
 }
+
+// Volatile is a journal in memory, for environments whose state ends with the
+// process. It is safe for concurrent use.
+type Volatile struct {
+	mu      sync.Mutex
+	entries map[string][]Entry
+}
+
+var _ Journal = (*Volatile)(nil)
+
+// Entries implements Journal.
+func (v *Volatile) Entries(_ context.Context, execution string) ([]Entry, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return append([]Entry(nil), v.entries[execution]...), nil
+}
+
+// Append implements Journal.
+func (v *Volatile) Append(_ context.Context, e Entry) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.entries == nil {
+		v.entries = map[string][]Entry{}
+	}
+	v.entries[e.Execution] = append(v.entries[e.Execution], e)
+	return nil
+}

@@ -44,7 +44,7 @@ func (p *Policy) Generate(ctx context.Context, r envace.Request) (envace.Output,
 	}
 	result, err := engine.Generate(ctx, generate.Request{
 		Prompt: prompt, Max: min(r.Max, room), Adapter: p.Adapters[r.Role],
-		Sampling: generate.Sampling{Temperature: temperature, Seed: r.Seed},
+		Sampling: generate.Sampling{Temperature: temperature, Seed: r.Seed}, Emit: emitFirst(r.First),
 	})
 	if errors.Is(err, generate.ErrContext) || errors.Is(err, generate.ErrBudget) {
 		return envace.Output{}, fmt.Errorf("%w: %w", envace.ErrPrompt, err)
@@ -60,6 +60,20 @@ func (p *Policy) Generate(ctx context.Context, r envace.Request) (envace.Output,
 		output.Tokens[i], output.LogProbs[i] = token.ID, token.Tempered
 	}
 	return output, nil
+}
+
+// emitFirst calls first with the first token; nil for nil.
+func emitFirst(first func()) func(generate.Delta) error {
+	if first == nil {
+		return nil
+	}
+	return func(generate.Delta) error {
+		if first != nil {
+			first()
+			first = nil
+		}
+		return nil
+	}
 }
 
 func (p *Policy) engine(role audit.PolicyRole) *generate.Engine {

@@ -17,6 +17,9 @@ var _ envace.Format = Format{}
 func (f Format) Prompt(t *envace.Transcript, role audit.PolicyRole, _ audit.Call) ([]int32, error) {
 	v := f.Vocabulary
 	ids := v.Encode(promptWords(t.Task.Prompt))
+	if t.Memory != "" && role == audit.ActRole {
+		ids = append(ids, v.Encode(promptWords("\n"+t.Memory))...)
+	}
 	for _, item := range t.Items {
 		switch {
 		case item.Act != nil && item.Act.Output.Tokens != nil:

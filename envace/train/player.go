@@ -1,0 +1,97 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"understudy/audit"
+	"understudy/envace/local"
+	"understudy/envace/tiny"
+	"understudy/gpu"
+	"understudy/gpu/generate"
+)
+
+// Player is the policy of a run at its last checkpoint, to be played and not trained.
+type Player struct {
+	Policy *local.Policy
+	Step   int // of the checkpoint; 0 = the warm start
+
+	models  []*gpu.Model
+	engines []*generate.Engine
+}
+
+// Words are those that the runs of a seed speak.
+func Words(out string, seed uint64) (*tiny.Vocabulary, error) {
+	words, err := tiny.Read(filepath.Join(out, fmt.Sprintf("warm-s%d", seed), wordsFile))
+	if err != nil {
+		return nil, &audit.Error{
+			Code: audit.CodeNotFound, Message: fmt.Sprintf("%s has no run with seed %d", out, seed), Err: err,
+			Hint: "train one: understudy train --out " + out,
+		}
+	}
+	return words, nil
+}
+
+// OpenPlayer loads the policy of the configuration's arm and seed. It trains nothing
+// and needs nothing but recipe, arm, seed and format.
+func OpenPlayer(c Config, r Runtime) (*Player, error) {
+	digest, err := c.Recipe.Digest()
+	if err != nil {
+		return nil, err
+	}
+	path, at, err := latest(Folder(r.Out, c.Arm, c.Seed), state{Recipe: digest.String(), Arm: c.Arm, Seed: c.Seed})
+	if err != nil {
+		return nil, err
+	}
+	if path == "" && c.Arm != ArmBase {
+		return nil, &audit.Error{
+			Code: audit.CodeNotFound, Message: fmt.Sprintf("%s has no checkpoint", Folder(r.Out, c.Arm, c.Seed)),
+			Hint: fmt.Sprintf("understudy train --arm %s --seed %d --out %s", c.Arm, c.Seed, r.Out),
+		}
+	}
+	p := &Player{Step: at.Step, Policy: &local.Policy{
+		Format: c.Format, Temperature: c.Recipe.Rollout.Temperature, Engines: map[audit.PolicyRole]*generate.Engine{},
+	}}
+	for _, set := range c.Arm.sets() {
+		folder := filepath.Join(path, setName(set))
+		if path == "" {
+			folder = filepath.Join(r.Out, fmt.Sprintf("warm-s%d", c.Seed), setName(audit.WholePolicy))
+		}
+		if err := p.load(c, r, set, folder); err != nil {
+			return nil, errors.Join(err, p.Close())
+		}
+	}
+	return p, nil
+}
+
+func (p *Player) load(c Config, r Runtime, set audit.PolicyRole, folder string) error {
+	device, err := r.Device()
+	if err != nil {
+		return fmt.Errorf("open a device: %w", err)
+	}
+	model, err := gpu.Load(device, folder, gpu.LoadConfig{})
+	if err != nil {
+		return err
+	}
+	p.models = append(p.models, model)
+	engine, err := generate.New(model, c.learning().generator)
+	if err != nil {
+		return fmt.Errorf("start the generator: %w", err)
+	}
+	p.engines = append(p.engines, engine)
+	p.Policy.Engines[set] = engine
+	return nil
+}
+
+// Close frees the parameters.
+func (p *Player) Close() error {
+	for _, e := range p.engines {
+		e.Close()
+	}
+	var errs []error
+	for _, m := range p.models {
+		errs = append(errs, m.Close())
+	}
+	return errors.Join(errs...)
+}
