@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"understudy/gpu/chat"
 	"understudy/gpu/grammar"
 )
 
@@ -37,23 +38,21 @@ func (c *callReader) write(text string) (content string, calls []toolCall) {
 			content += c.trimmed(before)
 			c.held, c.inside = after, true
 		}
-		body, after, closed := strings.Cut(c.held, c.after())
+		call, after, closed := chat.CutCall(c.held)
 		if !closed {
 			return content, calls
 		}
-		if call, ok := readCall(body); ok {
+		if call.Err == nil {
 			c.found++
-			calls = append(calls, call)
+			calls = append(calls, toolCall{id: newID("call_"), name: call.Name, arguments: call.Arguments})
 		} else {
-			content += c.trigger() + body + c.after()
+			content += c.trigger() + c.held[:len(c.held)-len(after)]
 		}
 		c.held, c.inside = after, false
 	}
 }
 
 func (c *callReader) trigger() string { return c.calls.Trigger }
-
-func (c *callReader) after() string { return strings.TrimSpace(c.calls.After) }
 
 // trimmed drops the white space between calls.
 func (c *callReader) trimmed(content string) string {
@@ -93,17 +92,4 @@ func (c *callReader) close() string {
 		return c.trigger() + out
 	}
 	return c.trimmed(out)
-}
-
-// readCall reads {"name": …, "arguments": …}.
-func readCall(body string) (toolCall, bool) {
-	var call struct {
-		Name      string          `json:"name"`
-		Arguments json.RawMessage `json:"arguments"`
-	}
-	if json.Unmarshal([]byte(body), &call) != nil || call.Name == "" {
-		return toolCall{}, false
-	}
-	arguments, ok := callArguments(call.Arguments)
-	return toolCall{id: newID("call_"), name: call.Name, arguments: arguments}, ok
 }

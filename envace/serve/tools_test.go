@@ -123,3 +123,38 @@ func TestToolsThatCannotBeKept(t *testing.T) {
 		t.Errorf("required: %d %v", status, reply)
 	}
 }
+
+// What ends a call may stand in its arguments, too: whole, and in a stream that
+// brings it in pieces.
+func TestACallMayQuoteItsEnd(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	const note = "see </tool_call> there"
+	schema := object{"type": "object", "properties": object{"note": object{"enum": []string{note}}}, "required": []string{"note"}, "additionalProperties": false}
+	body := chatBody(object{
+		"tools": []object{tool("write", schema)}, "tool_choice": object{"type": "function", "function": object{"name": "write"}},
+		"max_tokens": 120, "ignore_eos": false,
+	})
+	check := func(call any) {
+		t.Helper()
+		text, _ := at(call, "function", "arguments").(string)
+		var arguments struct{ Note string }
+		if err := json.Unmarshal([]byte(text), &arguments); err != nil || arguments.Note != note {
+			t.Errorf("%v: %v", call, err)
+		}
+	}
+	check(at(f.ok(t, "/v1/chat/completions", body), "choices", 0, "message", "tool_calls", 0))
+	body["stream"] = true
+	var calls []any
+	for _, e := range f.events(t, "/v1/chat/completions", body) {
+		if text, _ := at(e, "choices", 0, "delta", "content").(string); text != "" {
+			t.Errorf("content %q", text)
+		}
+		part, _ := at(e, "choices", 0, "delta", "tool_calls").([]any)
+		calls = append(calls, part...)
+	}
+	if len(calls) != 1 {
+		t.Fatalf("%d calls in the stream", len(calls))
+	}
+	check(calls[0])
+}

@@ -87,28 +87,52 @@ func (r *Reply) takeThinking(answer string) string {
 	return rest
 }
 
-// takeCall reads a call and returns what follows it. The closing tag is looked for after
-// the JSON, which may have it in a string.
+// takeCall reads a call and returns what follows it.
 func (r *Reply) takeCall(text string) (rest string) {
-	end := strings.Index(text, closeCall)
-	dec := json.NewDecoder(strings.NewReader(text))
-	var value json.RawMessage
-	if dec.Decode(&value) == nil {
-		after := text[dec.InputOffset():]
-		if trimmed := strings.TrimLeft(after, " \t\r\n"); strings.HasPrefix(trimmed, closeCall) {
-			end = len(text) - len(trimmed)
+	call, rest, closed := CutCall(text)
+	if !closed { // nothing more will come
+		end := strings.Index(text, closeCall)
+		if end < 0 {
+			call, rest = newReplyCall(text), ""
+		} else {
+			call, rest = newReplyCall(text[:end]), text[end+len(closeCall):]
 		}
-	}
-	call := ReplyCall{Text: text}
-	if end >= 0 {
-		call.Text, rest = text[:end], text[end+len(closeCall):]
-	}
-	call.Call, call.Err = parseCall(call.Text)
-	if end < 0 && call.Err != nil {
-		call.Err, r.Unfinished = errors.New("tool call is cut off"), true
+		if end < 0 && call.Err != nil {
+			call.Err, r.Unfinished = errors.New("tool call is cut off"), true
+		}
 	}
 	r.Calls = append(r.Calls, call)
 	return rest
+}
+
+// CutCall reads the call that text, which follows a <tool_call>, begins with, and returns
+// what follows it. The closing tag is looked for after the JSON, which may have it in a
+// string. It is false while the call's end may still be to come.
+func CutCall(text string) (call ReplyCall, rest string, closed bool) {
+	end := strings.Index(text, closeCall)
+	if end < 0 {
+		return call, "", false
+	}
+	dec := json.NewDecoder(strings.NewReader(text))
+	var value json.RawMessage
+	switch err := dec.Decode(&value); {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return call, "", false
+	case err == nil:
+		after := strings.TrimLeft(text[dec.InputOffset():], " \t\r\n")
+		switch {
+		case strings.HasPrefix(after, closeCall):
+			end = len(text) - len(after)
+		case end < int(dec.InputOffset()) && strings.HasPrefix(closeCall, after):
+			return call, "", false
+		}
+	}
+	return newReplyCall(text[:end]), text[end+len(closeCall):], true
+}
+
+func newReplyCall(text string) ReplyCall {
+	call, err := parseCall(text)
+	return ReplyCall{Call: call, Text: text, Err: err}
 }
 
 // parseCall reads {"name": ..., "arguments": {...}} and nothing else.
