@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"html"
+	"strings"
 
 	"understudy/envace/private"
 )
@@ -38,21 +39,21 @@ func frontier(cells []cell, title string) []byte {
 	fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="middle">tokens a task, attempts and execution</text>`+"\n", svgWidth/2, svgHeight-14)
 	colours := map[private.Mode]string{private.Parallel: "#0b6e99", private.Sequential: "#b3541e"}
 	for n, mode := range []private.Mode{private.Parallel, private.Sequential} {
-		var points string
+		var points strings.Builder
 		for i := range cells {
 			c := &cells[i]
 			if c.mode != mode && c.attempts > 1 {
 				continue
 			}
 			at, e := x(c.mean(c.tokens)), c.success()
-			points += fmt.Sprintf("%.1f,%.1f ", at, y(e.Value))
+			fmt.Fprintf(&points, "%.1f,%.1f ", at, y(e.Value))
 			if c.mode == mode {
 				fmt.Fprintf(&b, `<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke="%s"/><circle cx="%.1f" cy="%.1f" r="4" fill="%s"><title>%s: %.1f %%, %.0f tokens, first token after %s</title></circle><text x="%.1f" y="%.1f">%d</text>`+"\n",
 					at, at, y(e.Lo), y(e.Hi), colours[mode], at, y(e.Value), colours[mode], c.name(), 100*e.Value, c.mean(c.tokens), c.latency().Round(0), at+7, y(e.Value)-6, c.attempts)
 			}
 		}
 		fmt.Fprintf(&b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="1.5"/><text x="%d" y="%d" fill="%s">%s</text>`+"\n",
-			points, colours[mode], svgWidth-svgRight-170+90*n, 42, colours[mode], mode)
+			points.String(), colours[mode], svgWidth-svgRight-170+90*n, 42, colours[mode], mode)
 	}
 	b.WriteString("</svg>\n")
 	return b.Bytes()

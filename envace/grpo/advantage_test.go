@@ -19,6 +19,8 @@ func rollouts(rewards []float64, counts []int) []grpo.Output {
 	return outputs
 }
 
+// Trap 3 of facts/envace.md, section 6: the edge cases of the role baseline; and trap
+// 7: a trajectory without a verdict leaves the group.
 func TestAdvantages(t *testing.T) {
 	t.Parallel()
 	unequal := rollouts([]float64{1, 0, .5, 0}, []int{2, 12, 4, 10})

@@ -63,6 +63,7 @@ func TestLossGradient(t *testing.T) {
 	}
 }
 
+// Trap 4 of facts/envace.md, section 6: a token mean whatever the micro-batches are.
 func TestLossIsTheTokenMeanOfAnySplit(t *testing.T) {
 	t.Parallel()
 	long, short := grpo.Row{Advantage: -1}, grpo.Row{Advantage: 1}
@@ -87,6 +88,7 @@ func TestLossIsTheTokenMeanOfAnySplit(t *testing.T) {
 	}
 }
 
+// Trap 5 of facts/envace.md, section 6: the ratio is 1 at first, and clipping acts later.
 func TestLossClips(t *testing.T) {
 	t.Parallel()
 	up, down := math.Log(1.5), math.Log(.5)

@@ -18,10 +18,13 @@ import (
 // shop answers every call, and counts.
 type shop struct{ calls []audit.Call }
 
-func (s *shop) Info() audit.EnvironmentInfo                              { return audit.EnvironmentInfo{Name: "shop"} }
+func (s *shop) Info() audit.EnvironmentInfo {
+	return audit.EnvironmentInfo{Name: "shop"}
+}
 func (s *shop) Tools(context.Context) ([]audit.Tool, error)              { return nil, nil }
 func (s *shop) Open(context.Context, audit.Start) (audit.Session, error) { return s, nil }
 func (s *shop) Close() error                                             { return nil }
+
 func (s *shop) Call(_ context.Context, c audit.Call) (audit.Observation, error) {
 	s.calls = append(s.calls, c)
 	return audit.Observation{Status: audit.StatusOK, Raw: []byte(`{"ok":true}`)}, nil
@@ -30,8 +33,10 @@ func (s *shop) Call(_ context.Context, c audit.Call) (audit.Observation, error) 
 func tools() []audit.Tool {
 	schema := json.RawMessage(`{"type":"object","required":["amount"],"properties":{"amount":{"type":"integer"}}}`)
 	return []audit.Tool{
-		{Name: "look", Effect: audit.Read}, {Name: "pay", Effect: audit.Write, Input: schema, Role: "assistant"},
-		{Name: "grant", Effect: audit.Write, Role: "user"}, {Name: "odd", Effect: audit.UnknownEffect},
+		{Name: "look", Effect: audit.Read},
+		{Name: "pay", Effect: audit.Write, Input: schema, Role: "assistant"},
+		{Name: "grant", Effect: audit.Write, Role: "user"},
+		{Name: "odd", Effect: audit.UnknownEffect},
 	}
 }
 

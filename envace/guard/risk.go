@@ -63,12 +63,12 @@ func (g *Guard) risk(call audit.Call, evidence Evidence) Risk {
 	refused, confidence := 0.0, 0.0
 	for _, answer := range evidence[audit.CallDigest(call)] {
 		r.Rehearsals++
-		real, ok := 1-figures.FSR, figures.FalseError // P(rehearsed refused | refused), … | ok)
+		ifRefused, ifOK := 1-figures.FSR, figures.FalseError // P(rehearsed refused | really refused), … | really ok)
 		if answer.OK {
 			r.OK++
-			real, ok = figures.FSR, 1-figures.FalseError
+			ifRefused, ifOK = figures.FSR, 1-figures.FalseError
 		}
-		refused += posterior(g.Prior, real, ok)
+		refused += posterior(g.Prior, ifRefused, ifOK)
 		if answer.Confidence == nil {
 			confidence++
 			continue

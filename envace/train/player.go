@@ -46,7 +46,7 @@ func OpenPlayer(c Config, r Runtime) (*Player, error) {
 	}
 	if path == "" && c.Arm != ArmBase {
 		return nil, &audit.Error{
-			Code: audit.CodeNotFound, Message: fmt.Sprintf("%s has no checkpoint", Folder(r.Out, c.Arm, c.Seed)),
+			Code: audit.CodeNotFound, Message: Folder(r.Out, c.Arm, c.Seed) + " has no checkpoint",
 			Hint: fmt.Sprintf("understudy train --arm %s --seed %d --out %s", c.Arm, c.Seed, r.Out),
 		}
 	}

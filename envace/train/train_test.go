@@ -133,7 +133,9 @@ func TestTrainer(t *testing.T) {
 	t.Run("resume", func(t *testing.T) { testRunResumesBitForBit(t, c, out) })
 }
 
-// A run that is cut short and goes on is the run that was not.
+// A run that is cut short and goes on is the run that was not. On the way, traps 2 and
+// 5 of facts/envace.md, section 6: the generator's log-probabilities are those of
+// training, so that the first update's ratios are 1.
 func testRunResumesBitForBit(t *testing.T, c train.Config, out string) {
 	t.Helper()
 	whole := &kept{}

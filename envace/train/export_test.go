@@ -1,0 +1,53 @@
+package train
+
+import (
+	"understudy/envace"
+	"understudy/gpu"
+)
+
+// Target is a token that carries loss, and the output that it belongs to.
+type Target struct {
+	Output      int
+	Conditioned []int32 // everything before it in its row
+	Token       int32
+}
+
+// Packed are the micro-batches of outputs and every token in them that carries loss.
+func Packed(outputs []*envace.Output, limit int, keep func(int) bool) ([]gpu.Batch, []Target, error) {
+	micros, err := pack(rowsOf(outputs, 0), limit, 1, keep)
+	if err != nil {
+		return nil, nil, err
+	}
+	var batches []gpu.Batch
+	var targets []Target
+	for i := range micros {
+		m := &micros[i]
+		batches = append(batches, m.Batch)
+		for _, s := range m.spans {
+			for j := s.from; j < s.to; j++ {
+				targets = append(targets, Target{s.output, conditioned(&m.Batch, m.Rows[j]), m.Targets[j]})
+			}
+		}
+	}
+	return batches, targets, nil
+}
+
+// conditioned is what stands before the token after a row, over the parents.
+func conditioned(b *gpu.Batch, row int32) []int32 {
+	start := int32(0)
+	for i, length := range b.Lengths {
+		if row < start+length {
+			own := b.Tokens[start : row+1]
+			if b.Parents == nil || b.Parents[i] < 0 {
+				return own
+			}
+			end := int32(0)
+			for _, n := range b.Lengths[:b.Parents[i]+1] {
+				end += n
+			}
+			return append(append([]int32{}, conditioned(b, end-1)...), own...)
+		}
+		start += length
+	}
+	return nil
+}

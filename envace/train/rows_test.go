@@ -1,0 +1,66 @@
+package train_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"understudy/audit"
+	"understudy/envace"
+	"understudy/envace/train"
+)
+
+// trajectory makes outputs of random ids. Most prompts begin with all that came
+// before, as in the tiny format; some begin anew, as when a chat template drops what
+// was thought. The ids are no tokenizer's: nothing could write them again from text.
+func trajectory(random *rand.Rand) []*envace.Output {
+	tokens := func(n int) []int32 {
+		out := make([]int32, n)
+		for i := range out {
+			out[i] = random.Int32N(7)
+		}
+		return out
+	}
+	var outputs []*envace.Output
+	var before []int32
+	for i := range 1 + random.IntN(6) {
+		if random.IntN(4) == 0 {
+			before = tokens(random.IntN(20))
+		}
+		role := []audit.PolicyRole{audit.ActRole, audit.RehearseRole}[i%2]
+		o := &envace.Output{Role: role, Prompt: append(slices.Clone(before), tokens(1+random.IntN(4))...), Tokens: tokens(1 + random.IntN(6))}
+		before = append(slices.Clone(o.Prompt), o.Tokens...)
+		outputs = append(outputs, o)
+	}
+	return outputs
+}
+
+// Traps 1 and 2 of facts/envace.md, section 6: the tokens that carry loss are exactly
+// those that were sampled, by outputs of the trained role, each once, as the very ids,
+// and conditioned on the very prompt that the engine read.
+func TestTrap01And02LossIsOnSampledTokens(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // reproducible
+		outputs := trajectory(random)
+		frozen := []audit.PolicyRole{"", audit.ActRole, audit.RehearseRole}[random.IntN(3)]
+		keep := func(i int) bool { return outputs[i].Role != frozen }
+		batches, targets, err := train.Packed(outputs, 40+random.IntN(200), keep)
+		if err != nil && len(batches) == 0 {
+			continue // a row over the limit is an error, never cut
+		}
+		var want []train.Target
+		for i, o := range outputs {
+			for j, token := range o.Tokens {
+				if keep(i) {
+					want = append(want, train.Target{Output: i, Conditioned: append(slices.Clone(o.Prompt), o.Tokens[:j]...), Token: token})
+				}
+			}
+		}
+		if !slices.EqualFunc(targets, want, func(a, b train.Target) bool {
+			return a.Output == b.Output && a.Token == b.Token && slices.Equal(a.Conditioned, b.Conditioned)
+		}) {
+			t.Fatalf("seed %d, frozen %q:\n got %v\nwant %v", seed, frozen, targets, want)
+		}
+	}
+}
