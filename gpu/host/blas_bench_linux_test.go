@@ -23,6 +23,7 @@ func openBLAS(b *testing.B, kernels string) func(transposed bool, m, n, k int, a
 	b.Setenv("OPENBLAS_NUM_THREADS", "1")
 	library, err := purego.Dlopen("libopenblas.so.0", purego.RTLD_NOW|purego.RTLD_GLOBAL)
 	if err != nil {
+		b.Logf("only our own rate: %v", err)
 		return nil
 	}
 	var sgemm func(order, transA, transB, m, n, k int32, alpha float32, a *float32, lda int32, b *float32, ldb int32, beta float32, c *float32, ldc int32)
@@ -33,7 +34,7 @@ func openBLAS(b *testing.B, kernels string) func(transposed bool, m, n, k int, a
 	purego.RegisterLibFunc(&corename, library, "openblas_get_corename")
 	threads(1)
 	if corename() != core {
-		b.Logf("OpenBLAS has its %s kernels: compare %s in a run of its own", corename(), kernels)
+		b.Logf("only our own rate: OpenBLAS keeps its %s kernels; run -bench BLAS/%s alone", corename(), kernels)
 		return nil
 	}
 	return func(transposed bool, m, n, k int, a, x, c []float32) {
@@ -122,8 +123,5 @@ func duel(b *testing.B, flops float64, ours func(), others map[string]func()) {
 		}
 		b.ReportMetric(rate(name), name+"-GFLOP/s")
 		b.ReportMetric(100*rate("ours")/rate(name), "%-of-"+name)
-	}
-	if others["openblas"] == nil {
-		b.Log("libopenblas.so.0 is not installed: only our own rate")
 	}
 }

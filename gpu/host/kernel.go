@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"understudy/gpu"
+	"understudy/gpu/half"
 )
 
 // tileFunc computes C (m,nr) = or += A (m,k) · B (k,nr) for one height m. Strides are in
@@ -44,7 +45,7 @@ func goKernels() kernels {
 			for p := range k {
 				packed := (*[chunk]uint16)(unsafe.Add(b, p*ldb))
 				for j := range chunk {
-					wide[p*chunk+j] = fromBF16(packed[2*(j%(chunk/2))+j/(chunk/2)])
+					wide[p*chunk+j] = half.FromBF16(packed[2*(j%(chunk/2))+j/(chunk/2)])
 				}
 			}
 			f32(k, a, rs, cs, unsafe.Pointer(&wide[0]), 4*chunk, c, ldc, load, 0, 0)

@@ -1,10 +1,10 @@
 package host
 
 import (
-	"math"
 	"unsafe"
 
 	"understudy/gpu"
+	"understudy/gpu/half"
 )
 
 // matrix is a row-major matrix as it lies in memory.
@@ -116,7 +116,7 @@ func (b operand) packF32(k *kernels, dst []float32, n0, n, p0, kc int) {
 func (b operand) packF16(dst []float32, n0, n, p0, kc int) {
 	for j := range n {
 		for p := range kc {
-			dst[p*b.width+j] = fromF16(b.f16[b.at(p0+p, n0+j)])
+			dst[p*b.width+j] = half.FromF16(b.f16[b.at(p0+p, n0+j)])
 		}
 	}
 }
@@ -154,7 +154,7 @@ func (b operand) narrow(dst []uint16, i int) {
 		return
 	}
 	for j, x := range b.f32[i : i+len(dst)] {
-		dst[j] = toBF16(x)
+		dst[j] = half.ToBF16(x)
 	}
 }
 
@@ -181,30 +181,5 @@ func (k *kernels) turn(dst []float32, ldd int, src []float32, lds, rows, cols in
 				dst[p*ldd+j] = src[j*lds+p]
 			}
 		}
-	}
-}
-
-func fromBF16(x uint16) float32 { return math.Float32frombits(uint32(x) << 16) }
-
-// toBF16 rounds to nearest, ties to even; NaN stays NaN.
-func toBF16(x float32) uint16 {
-	bits := math.Float32bits(x)
-	if x != x {
-		return uint16(bits>>16) | 1<<6
-	}
-	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
-}
-
-// fromF16 widens an IEEE 754 half.
-func fromF16(x uint16) float32 {
-	sign := uint32(x&0x8000) << 16
-	exponent, fraction := uint32(x>>10&31), uint32(x&0x3ff)
-	switch exponent {
-	case 0: // zero or subnormal: fraction · 2⁻²⁴
-		return math.Float32frombits(sign | math.Float32bits(float32(fraction)*0x1p-24))
-	case 31:
-		return math.Float32frombits(sign | 0x7f800000 | fraction<<13)
-	default:
-		return math.Float32frombits(sign | (exponent+112)<<23 | fraction<<13)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"understudy/gpu"
+	"understudy/gpu/half"
 )
 
 func random(n int, seed uint64) []float32 {
@@ -58,11 +59,11 @@ func newProduct(d *Device, o orientation, m, n, k int, add bool) (x product, wan
 			bits := math.Float32bits(v)
 			if o.kind == gpu.BF16 {
 				x.b.f16[i] = uint16(bits >> 16)
-				b[i] = fromBF16(x.b.f16[i])
+				b[i] = half.FromBF16(x.b.f16[i])
 				continue
 			}
 			x.b.f16[i] = uint16(bits>>16&0x8000) | uint16(10+i%5)<<10 | uint16(i*37%1024)
-			b[i] = fromF16(x.b.f16[i])
+			b[i] = half.FromF16(x.b.f16[i])
 		}
 	}
 	if o.prepack {
@@ -161,7 +162,7 @@ func TestFastRoundsWeights(t *testing.T) {
 		rounded := slices.Clone(values)
 		if rows < packRows {
 			for i, x := range values {
-				rounded[i] = fromBF16(toBF16(x))
+				rounded[i] = half.FromBF16(half.ToBF16(x))
 			}
 		}
 		x, y, w := upload(t, d, random(rows*k, 1)), upload(t, d, make([]float32, rows*n)), upload(t, d, values)
@@ -174,11 +175,11 @@ func TestFastRoundsWeights(t *testing.T) {
 		}
 	}
 	for _, c := range [][2]float32{{1, 1}, {1 + 1.0/256, 1}, {1 + 3.0/256, 1 + 4.0/256}, {-1 - 1.1/256, -1 - 2.0/256}} {
-		if got := fromBF16(toBF16(c[0])); got != c[1] {
+		if got := half.FromBF16(half.ToBF16(c[0])); got != c[1] {
 			t.Errorf("%v rounds to %v, want %v", c[0], got, c[1])
 		}
 	}
-	if nan := float32(math.NaN()); fromBF16(toBF16(nan)) == fromBF16(toBF16(nan)) {
+	if nan := float32(math.NaN()); half.FromBF16(half.ToBF16(nan)) == half.FromBF16(half.ToBF16(nan)) {
 		t.Error("NaN became a number")
 	}
 }

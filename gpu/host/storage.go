@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"understudy/gpu"
+	"understudy/gpu/half"
 )
 
 // memory is an allocation: one of the slices, by its type.
@@ -159,11 +160,11 @@ func widen(dst []float32, src gpu.Buffer) {
 		copy(dst, floats(src))
 	case gpu.BF16:
 		for i, x := range halves(src) {
-			dst[i] = fromBF16(x)
+			dst[i] = half.FromBF16(x)
 		}
 	case gpu.F16:
 		for i, x := range halves(src) {
-			dst[i] = fromF16(x)
+			dst[i] = half.FromF16(x)
 		}
 	case gpu.I32:
 		panic("host: floats wanted of a buffer of indices")
