@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -39,6 +40,25 @@ func TestModelIsMounted(t *testing.T) {
 			if got := strings.HasPrefix(w.Body.String(), test.method+" "+test.path) && w.Code == http.StatusOK; got != served {
 				t.Errorf("%s %s answered %d %q; served: %v", test.method, test.path, w.Code, w.Body, served)
 			}
+		}
+	}
+}
+
+// A program that asks for what is not there is answered in JSON, with what to do.
+func TestUnknownEndpoint(t *testing.T) {
+	t.Parallel()
+	handler := web.New(web.Config{Logger: slog.New(slog.DiscardHandler)})
+	for _, test := range []struct{ path, hint string }{
+		{"/v1/chat/completions", "serve --model"},
+		{"/v1/embeddings", "/v1/openapi.json"},
+	} {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, test.path, strings.NewReader("{}")))
+		var reply struct {
+			Error struct{ Message, Hint string }
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &reply); err != nil || w.Code != http.StatusNotFound || !strings.Contains(reply.Error.Message, test.path) || !strings.Contains(reply.Error.Hint, test.hint) {
+			t.Errorf("%s: %d %s: %v", test.path, w.Code, w.Body, err)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -57,7 +58,7 @@ func New(cfg Config) http.Handler {
 	engine.GET("/healthz", func(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"status": "ok"}) })
 	engine.GET("/version", func(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"version": cfg.Version}) })
 	engine.GET("/readyz", cfg.readyz)
-	engine.Use(cfg.Guard.Identify(cfg.fail))
+	engine.Use(cfg.noEndpoint, cfg.Guard.Identify(cfg.fail))
 	read, write := cfg.api(engine)
 	write.POST("/gates", cfg.postGate)
 	read.GET("/gates", cfg.getGates)
@@ -86,6 +87,20 @@ func New(cfg Config) http.Handler {
 func (cfg Config) api(engine *gin.Engine) (read, write *gin.RouterGroup) {
 	v1 := engine.Group("/v1", access.SameOrigin(cfg.fail))
 	return v1.Group("", access.Require(audit.ReaderRole, cfg.fail)), v1.Group("", access.Require(audit.AuditorRole, cfg.fail))
+}
+
+// noEndpoint answers programs that ask for what the API does not have in JSON: the
+// dashboard would send them a page.
+func (cfg Config) noEndpoint(c *gin.Context) {
+	path := c.Request.URL.Path
+	if c.FullPath() != "" || !strings.HasPrefix(path, "/v1/") {
+		return
+	}
+	hint := "GET /v1/openapi.json lists the endpoints"
+	if cfg.Model == nil && (path == "/v1/models" || strings.HasSuffix(path, "/completions")) {
+		hint = "start it with a model: understudy serve --model DIR"
+	}
+	cfg.fail(c, &audit.Error{Code: audit.CodeNotFound, Message: "there is no endpoint " + c.Request.Method + " " + path, Hint: hint})
 }
 
 func (cfg Config) readyz(c *gin.Context) {
