@@ -19,20 +19,23 @@ func (c *compiler) alternatives(all conjunction, visiting []string) ([]facets, e
 		if err != nil {
 			return nil, err
 		}
-		if out, err = product(l, out, each); err != nil {
+		if out, err = c.product(l, out, each); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-func product(l located, a, b []facets) ([]facets, error) {
+func (c *compiler) product(l located, a, b []facets) ([]facets, error) {
 	if len(a)*len(b) > maxAlternatives {
 		return nil, fmt.Errorf("schema at %s: combinations have over %d alternatives", l.at, maxAlternatives)
 	}
 	var out []facets
 	for _, x := range a {
 		for _, y := range b {
+			if err := c.spend(x.weight() + y.weight()); err != nil {
+				return nil, err
+			}
 			if m := merge(x, y); m.kinds != 0 {
 				out = append(out, m)
 			}
@@ -56,6 +59,9 @@ func (c *compiler) expand(l located, visiting []string) ([]facets, error) {
 	if slices.Contains(visiting, l.at) {
 		return nil, fmt.Errorf("schema at %s: refers to itself with nothing between", l.at)
 	}
+	if err := c.spend((1 + len(visiting)) * (1 + len(l.at)/byteWork) * breadth(keywords)); err != nil {
+		return nil, err
+	}
 	visiting = append(slices.Clone(visiting), l.at)
 	base := anything()
 	out := []facets{base}
@@ -78,11 +84,11 @@ func (c *compiler) expand(l located, visiting []string) ([]facets, error) {
 		if err != nil {
 			return nil, err
 		}
-		if out, err = product(l, out, each); err != nil {
+		if out, err = c.product(l, out, each); err != nil {
 			return nil, err
 		}
 	}
-	return product(l, []facets{base}, out)
+	return c.product(l, []facets{base}, out)
 }
 
 func (c *compiler) expandRef(l located, visiting []string) ([]facets, error) {
@@ -102,7 +108,7 @@ func (c *compiler) expandAll(l located, visiting []string) ([]facets, error) {
 		if err != nil {
 			return nil, err
 		}
-		if out, err = product(l, out, each); err != nil {
+		if out, err = c.product(l, out, each); err != nil {
 			return nil, err
 		}
 	}
@@ -159,6 +165,9 @@ func (c *compiler) apart(a, b []facets) bool {
 }
 
 func (c *compiler) pairApart(a, b facets) bool {
+	if c.spend(a.weight()+b.weight()) != nil {
+		return false // the next step of compiling refuses, too
+	}
 	m := merge(a, b)
 	switch {
 	case m.kinds == 0:

@@ -18,6 +18,7 @@ type compiler struct {
 	nodes      map[string]*union
 	ignored    map[string]bool
 	depth      int // of objects that are being told apart
+	work       int // done so far, see maxWork
 	// measured are nodes whose shortest text is found when all exist.
 	measured []measurable
 }
@@ -26,6 +27,8 @@ type compiler struct {
 type measurable interface {
 	// remeasure computes the shortest text again; it says whether that changed.
 	remeasure() bool
+	// size is how many parts it looks at for that.
+	size() int
 }
 
 // compileSchema gives the node of a JSON Schema document.
@@ -39,16 +42,28 @@ func compileSchema(v *Vocabulary, raw []byte) (node, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	for changed := true; changed; {
-		changed = false
-		for _, m := range c.measured {
-			changed = m.remeasure() || changed
-		}
+	if err := c.measure(); err != nil {
+		return nil, nil, err
 	}
 	if n.least() >= unreachable {
 		return nil, nil, errors.New("schema: no finite value satisfies it")
 	}
 	return n, slices.Sorted(maps.Keys(c.ignored)), nil
+}
+
+// measure finds the shortest texts: a node's hangs on those of the nodes within it,
+// which were made after it.
+func (c *compiler) measure() error {
+	for changed := true; changed; {
+		changed = false
+		for _, m := range slices.Backward(c.measured) {
+			if err := c.spend(m.size()); err != nil {
+				return err
+			}
+			changed = m.remeasure() || changed
+		}
+	}
+	return nil
 }
 
 func (c *compiler) ignore(at string) { c.ignored[at] = true }
@@ -60,6 +75,9 @@ func (c *compiler) compile(all conjunction) (node, error) {
 	}
 	if len(c.nodes) > maxNodes {
 		return nil, fmt.Errorf("schema: over %d constructs", maxNodes)
+	}
+	if err := c.spend(len(key) / byteWork); err != nil {
+		return nil, err
 	}
 	u := &union{shortest: unreachable}
 	c.nodes[key] = u
@@ -114,7 +132,10 @@ func (c *compiler) addString(u *union, all conjunction, f facets) error {
 		u.alternatives = append(u.alternatives, &text{fewest: f.minLength, most: f.maxLength})
 		return nil
 	case 1:
-		p, err := newPattern(f.patterns[0], f.minLength, f.maxLength)
+		p, err := newPattern(f.patterns[0], f.minLength, f.maxLength, c.spend)
+		if errors.Is(err, errWork) {
+			return err
+		}
 		if err != nil {
 			return unsupported(all[0], "pattern", fmt.Sprintf("%q: %v", f.patterns[0], err))
 		}
@@ -130,7 +151,7 @@ func (c *compiler) addString(u *union, all conjunction, f facets) error {
 func (c *compiler) addEnum(u *union, all conjunction, f facets) error {
 	var texts []string
 	for _, v := range f.enum {
-		ok, err := c.doc.valid(all, v)
+		ok, err := c.allowed(all, f, v)
 		if err != nil {
 			return err
 		}
@@ -141,12 +162,39 @@ func (c *compiler) addEnum(u *union, all conjunction, f facets) error {
 		if err := c.vocabulary.spells(text); err != nil {
 			return fmt.Errorf("schema at %s: %w", all[0].at, err)
 		}
+		if err := c.spend(byteWork * len(text)); err != nil {
+			return err
+		}
 		texts = append(texts, text)
 	}
 	if len(texts) > 0 {
 		u.alternatives = append(u.alternatives, newLiteral(sortedTexts(texts)...))
 	}
 	return nil
+}
+
+// allowed says whether the conjunction accepts a value that it lists.
+func (c *compiler) allowed(all conjunction, f facets, value any) (bool, error) {
+	if _, isText := value.(string); isText && len(all) == 1 && onlyLists(all[0]) {
+		return f.kinds&kindString != 0, nil
+	}
+	if err := c.spend(len(all) * len(f.enum)); err != nil { // each is compared with each
+		return false, err
+	}
+	return c.doc.valid(all, value)
+}
+
+// onlyLists says whether a subschema restricts strings by a list and by type alone.
+func onlyLists(l located) bool {
+	keywords, _ := l.value.(map[string]any)
+	for keyword := range keywords {
+		switch keyword {
+		case "enum", "const", "type", "title", "description", "default", "examples", "$comment":
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 // bounded is the number node of f's bounds, rounded inwards to the digits that
@@ -210,6 +258,9 @@ func (c *compiler) addArray(u *union, f facets) error {
 }
 
 func (c *compiler) addObject(u *union, all conjunction, f facets) error {
+	if n := len(f.members) + len(f.required); n > maxMembers {
+		return fmt.Errorf("schema at %s: %d members are declared or required: at most %d", all[0].at, n, maxMembers)
+	}
 	var members []member
 	for _, name := range slices.Sorted(maps.Keys(f.members)) {
 		n, err := c.compile(f.members[name])
@@ -251,6 +302,8 @@ func (c *compiler) addObject(u *union, all conjunction, f facets) error {
 	return nil
 }
 
+func (u *union) size() int { return 1 + len(u.alternatives) }
+
 func (u *union) remeasure() bool {
 	before := u.shortest
 	for _, a := range u.alternatives {
@@ -259,11 +312,15 @@ func (u *union) remeasure() bool {
 	return u.shortest != before
 }
 
+func (a *array) size() int { return 1 + len(a.prefix) }
+
 func (a *array) remeasure() bool {
 	before := a.shortest
 	a.shortest = min(a.shortest, 1+a.opened())
 	return a.shortest != before
 }
+
+func (o *object) size() int { return 1 + len(o.members) }
 
 func (o *object) remeasure() bool {
 	before := o.shortest

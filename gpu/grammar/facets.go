@@ -121,9 +121,11 @@ func kindsOf(value any) kinds {
 // restrict intersects what enum and const allow.
 func (f *facets) restrict(values []any) {
 	if f.closed {
-		values = slices.DeleteFunc(slices.Clone(values), func(v any) bool {
-			return !slices.ContainsFunc(f.enum, func(w any) bool { return canonical(v) == canonical(w) })
-		})
+		kept := make(map[string]bool, len(f.enum))
+		for _, v := range f.enum {
+			kept[canonical(v)] = true
+		}
+		values = slices.DeleteFunc(slices.Clone(values), func(v any) bool { return !kept[canonical(v)] })
 	}
 	f.closed, f.enum = true, values
 }

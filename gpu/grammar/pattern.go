@@ -34,8 +34,9 @@ type patternState struct {
 	accept bool
 }
 
-// newPattern compiles an expression; the error says what is not supported.
-func newPattern(expression string, fewest, most int64) (*pattern, error) {
+// newPattern compiles an expression; the error says what is not supported, or is
+// that of spend, which is told the work.
+func newPattern(expression string, fewest, most int64, spend func(work int) error) (*pattern, error) {
 	parsed, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
 		return nil, err
@@ -50,6 +51,9 @@ func newPattern(expression string, fewest, most int64) (*pattern, error) {
 	}
 	p := &pattern{fewest: fewest, most: most}
 	for i := 0; i < len(d.sets); i++ {
+		if err := spend((lastPlain - firstPlain) * (1 + len(d.sets[i]))); err != nil {
+			return nil, err
+		}
 		s, err := d.expand(d.sets[i])
 		if err != nil {
 			return nil, err

@@ -79,6 +79,9 @@ func parseSchema(raw []byte) (*document, error) {
 	if err != nil {
 		return nil, fmt.Errorf("schema is no JSON: %w", err)
 	}
+	if err := checkSize(root); err != nil {
+		return nil, err
+	}
 	lib := jsonschema.NewCompiler()
 	lib.UseLoader(noLoader{})
 	lib.UseRegexpEngine(compileRegexp)
