@@ -78,6 +78,9 @@ func (s *server) chatJob(body *chatRequest) (*job, form, error) {
 	if err != nil {
 		return nil, f, badRequest("messages", "%v", err)
 	}
+	if err := s.short(size(prompt)); err != nil {
+		return nil, f, err
+	}
 	request, err := s.request(&body.options, s.tokens(prompt))
 	if err != nil {
 		return nil, f, err
@@ -180,6 +183,15 @@ func (s *server) streamChat(w http.ResponseWriter, r *http.Request, j *job, f fo
 		}
 	}
 	return s.finish(out, j, body.StreamOptions.IncludeUsage, err)
+}
+
+// size is a prompt's bytes.
+func size(prompt chat.Prompt) int {
+	n := 0
+	for _, p := range prompt {
+		n += len(p.Text)
+	}
+	return n
 }
 
 // tokens are a prompt's; control tokens in what was said stay plain text.

@@ -18,15 +18,11 @@ type completionRequest struct {
 func (r *completionRequest) prompts(s *server) ([][]int32, error) {
 	var one string
 	if json.Unmarshal(r.Prompt, &one) == nil {
-		return [][]int32{s.Tokenizer.Wrap(s.Tokenizer.Encode(one))}, nil
+		return r.encoded(s, one)
 	}
 	var list []string
 	if json.Unmarshal(r.Prompt, &list) == nil && len(list) > 0 {
-		out := make([][]int32, len(list))
-		for i, text := range list {
-			out[i] = s.Tokenizer.Wrap(s.Tokenizer.Encode(text))
-		}
-		return out, nil
+		return r.encoded(s, list...)
 	}
 	var tokens []int32
 	if json.Unmarshal(r.Prompt, &tokens) == nil && len(tokens) > 0 {
@@ -34,9 +30,32 @@ func (r *completionRequest) prompts(s *server) ([][]int32, error) {
 	}
 	var lists [][]int32
 	if json.Unmarshal(r.Prompt, &lists) == nil && len(lists) > 0 {
-		return lists, nil
+		return lists, r.few(len(lists))
 	}
 	return nil, badRequest("prompt", "prompt must be a text, a list of texts, or token ids")
+}
+
+// few refuses more texts than a request may ask for.
+func (r *completionRequest) few(prompts int) error {
+	if texts := prompts * r.choices(); texts > maxChoices {
+		return badRequest("prompt", "%d texts: at most %d a request", texts, maxChoices)
+	}
+	return nil
+}
+
+// encoded are the tokens of some texts.
+func (r *completionRequest) encoded(s *server, list ...string) ([][]int32, error) {
+	if err := r.few(len(list)); err != nil {
+		return nil, err
+	}
+	out := make([][]int32, len(list))
+	for i, text := range list {
+		if err := s.short(len(text)); err != nil {
+			return nil, err
+		}
+		out[i] = s.Tokenizer.Wrap(s.Tokenizer.Encode(text))
+	}
+	return out, nil
 }
 
 func (s *server) completions(w http.ResponseWriter, r *http.Request) error {
@@ -68,9 +87,6 @@ func (s *server) completions(w http.ResponseWriter, r *http.Request) error {
 			return badRequest("logprobs", "%v", err)
 		}
 		j.add(one, body.choices())
-	}
-	if len(j.requests) > maxChoices {
-		return badRequest("prompt", "%d texts: at most %d a request", len(j.requests), maxChoices)
 	}
 	if body.Stream {
 		return s.streamText(w, r, j, &body)

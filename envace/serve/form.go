@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -148,24 +149,29 @@ func (s *server) tryTool(call grammar.Call) error {
 	return err
 }
 
-// compiled finds or makes a grammar.
+// compiled finds or makes a grammar. It is made outside of the lock: nobody waits for
+// another's schema.
 func (s *server) compiled(key string, part grammar.Part) (*grammar.Grammar, error) {
 	if s.vocabulary == nil {
 		return nil, s.unfit
 	}
+	digest := sha256.Sum256([]byte(key))
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if g, ok := s.grammars[key]; ok {
+	g, ok := s.grammars[digest]
+	s.mu.Unlock()
+	if ok {
 		return g, nil
 	}
 	g, err := grammar.New(s.vocabulary, part)
 	if err != nil {
 		return nil, err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if len(s.grammars) >= maxGrammars {
 		clear(s.grammars)
 	}
-	s.grammars[key] = g
+	s.grammars[digest] = g
 	return g, nil
 }
 

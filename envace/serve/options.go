@@ -2,6 +2,7 @@ package serve
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -67,13 +68,18 @@ const (
 
 func decode(body io.Reader, into any) error {
 	decoder := json.NewDecoder(body)
-	if err := decoder.Decode(into); err != nil {
-		if tooLarge := asFault(err); tooLarge.Status == http.StatusRequestEntityTooLarge {
-			return tooLarge
+	err := decoder.Decode(into)
+	if err == nil { // to its end: only then does the HTTP server watch for the client to go away
+		if _, err = decoder.Token(); err == nil {
+			err = errors.New("something follows its object")
+		} else if errors.Is(err, io.EOF) {
+			return nil
 		}
-		return badRequest("", "the body is no valid request: %v", err)
 	}
-	return nil
+	if tooLarge := asFault(err); tooLarge.Status == http.StatusRequestEntityTooLarge {
+		return tooLarge
+	}
+	return badRequest("", "the body is no valid request: %v", err)
 }
 
 // check refuses what would be ignored.
@@ -106,6 +112,18 @@ func (o *options) choices() int {
 		return 1
 	}
 	return *o.N
+}
+
+// short refuses a text that is too long however it is cut, before it is cut: a token
+// is at most so many bytes of it, and NFC makes no text shorter than a third.
+func (s *server) short(bytes int) error {
+	if limit := s.Engine.Limit(); bytes/3/s.longest >= limit {
+		return &fault{
+			Status: http.StatusBadRequest, Kind: invalidRequest, Code: "context_length_exceeded",
+			Message: "the prompt has " + count(bytes, "byte") + ", which is more than " + count(limit, "token") + ", the limit for prompt and answer together",
+		}
+	}
+	return nil
 }
 
 // request is the engine's request for a prompt, cut to what the engine takes.

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"crypto/sha256"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
@@ -36,11 +37,12 @@ type server struct {
 	Config
 	vocabulary *grammar.Vocabulary // nil: the tokenizer's tokens cannot be held to a grammar
 	unfit      error               // why
+	longest    int                 // bytes of the longest token
 	stop       []int32             // the token that ends an answer, if the tokenizer has it
 	waiting    atomic.Int64
 
 	mu       sync.Mutex
-	grammars map[string]*grammar.Grammar
+	grammars map[[sha256.Size]byte]*grammar.Grammar // by the digest of what they are made of
 }
 
 // New returns the handler of the API.
@@ -54,8 +56,11 @@ func New(c Config) (http.Handler, error) {
 	if c.Waiting == 0 {
 		c.Waiting = defaultWaiting
 	}
-	s := &server{Config: c, grammars: map[string]*grammar.Grammar{}}
+	s := &server{Config: c, longest: 1, grammars: map[[sha256.Size]byte]*grammar.Grammar{}}
 	s.vocabulary, s.unfit = grammar.NewVocabulary(Tokens(c.Tokenizer))
+	for id := range c.Tokenizer.Size() {
+		s.longest = max(s.longest, len(c.Tokenizer.Token(int32(id)))) //nolint:gosec // a token id
+	}
 	if id, ok := c.Tokenizer.ID(c.Template.Stop()); ok {
 		s.stop = []int32{id}
 	}

@@ -5,7 +5,12 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 )
+
+// stalled is how long a client may take no data: then it is gone, and its place in
+// the queue is free.
+const stalled = 30 * time.Second
 
 // stream writes server-sent events. It is safe for concurrent use. Until the first
 // event an error can still be an ordinary reply.
@@ -34,10 +39,14 @@ func (s *stream) write(data []byte) error {
 		h.Set("X-Accel-Buffering", "no") // a proxy must not hold events back
 		s.w.WriteHeader(http.StatusOK)
 	}
+	controller := http.NewResponseController(s.w)
+	// Not every writer has deadlines; those of a network do.
+	_ = controller.SetWriteDeadline(time.Now().Add(stalled))
+	defer func() { _ = controller.SetWriteDeadline(time.Time{}) }()
 	if _, err := s.w.Write(slices.Concat([]byte("data: "), data, []byte("\n\n"))); err != nil {
 		return err
 	}
-	return http.NewResponseController(s.w).Flush()
+	return controller.Flush()
 }
 
 // end closes the stream. An error before the first event is returned, a later one

@@ -211,6 +211,9 @@ func (e *Engine) check(r *Request) error {
 	if err := r.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
+	if _, ok := e.model.Adapter(r.Adapter); r.Adapter != "" && !ok {
+		return fmt.Errorf("%w: the model has no adapter %q", ErrInvalid, r.Adapter)
+	}
 	for _, id := range r.StopTokens {
 		if id < 0 || int(id) >= e.model.Vocab {
 			return fmt.Errorf("%w: stop token %d: the model has %d tokens", ErrInvalid, id, e.model.Vocab)

@@ -272,6 +272,8 @@ func TestRefusals(t *testing.T) {
 		{func(r *generate.Request) { r.Prompt = []int32{5, 300} }, nil, "token 1 is 300", "no such token"},
 		{func(r *generate.Request) { r.Max = 0 }, nil, "max tokens is 0", "nothing to do"},
 		{func(r *generate.Request) { r.Sampling.Temperature = math.NaN() }, nil, "temperature is NaN", "no number"},
+		{func(r *generate.Request) { r.Sampling.Temperature = 1e300 }, generate.ErrInvalid, "temperature is 1e+300", "a scale that is 0 in float32"},
+		{func(r *generate.Request) { r.Adapter = "none" }, generate.ErrInvalid, `no adapter "none"`, "no such adapter"},
 		{func(r *generate.Request) { r.Sampling.TopP = 1.5 }, nil, "top_p is 1.5", "out of range"},
 		{func(r *generate.Request) { r.Stop = []string{""} }, nil, "stop string is empty", "a stop that is everywhere"},
 		{func(r *generate.Request) { r.Grammar, r.Max = long, 20 }, generate.ErrBudget, "may need 21", "a form that does not fit"},

@@ -3,7 +3,6 @@ package generate
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 
 	"understudy/gpu/grammar"
@@ -136,8 +135,9 @@ func (r *Request) Validate() error {
 	s := r.Sampling
 	refuse(len(r.Prompt) == 0, "the prompt is empty")
 	refuse(r.Max < 1, "max tokens is %d: it must be positive", r.Max)
-	refuse(!(s.Temperature >= 0) || math.IsInf(s.Temperature, 0), "temperature is %v: it must not be negative", s.Temperature)
-	refuse(s.Temperature > 0 && s.Temperature < leastTemperature, "temperature is %v: it must be 0 or at least %v", s.Temperature, leastTemperature)
+	refuse(!(s.Temperature >= 0), "temperature is %v: it must not be negative", s.Temperature)
+	refuse(s.Temperature > 0 && (s.Temperature < leastTemperature || s.Temperature > mostTemperature),
+		"temperature is %v: it must be 0 or between %v and %v", s.Temperature, leastTemperature, float64(mostTemperature))
 	refuse(!(s.TopP >= 0 && s.TopP <= 1), "top_p is %v: it must be between 0 and 1", s.TopP)
 	refuse(s.TopK < 0, "top_k is %d: it must not be negative", s.TopK)
 	refuse(!(s.MinP >= 0 && s.MinP <= 1), "min_p is %v: it must be between 0 and 1", s.MinP)
@@ -149,8 +149,10 @@ func (r *Request) Validate() error {
 }
 
 const (
-	// leastTemperature keeps scaled logits finite in float32.
+	// leastTemperature keeps scaled logits finite in float32, mostTemperature keeps
+	// the scale above 0.
 	leastTemperature = 1e-4
+	mostTemperature  = 1e4
 	// maxTop is the most alternatives a token comes with, as in OpenAI's API.
 	maxTop = 20
 )
