@@ -77,6 +77,7 @@ type stage struct {
 	format  tiny.Format
 	player  *train.Player
 	measure map[string]guard.Measured
+	devices []*host.Device
 }
 
 func rehearseRun(ctx context.Context, inv *invocation, f rehearseFlags) (err error) {
@@ -127,7 +128,7 @@ func (s *stage) open(ctx context.Context) (err error) {
 	}
 	s.format = tiny.Format{Vocabulary: words}
 	s.player, err = train.OpenPlayer(train.Config{Recipe: s.recipe, Arm: arm, Seed: f.seed, Format: s.format},
-		train.Runtime{Out: f.out, Device: func() (gpu.Device, error) { return host.New(host.Options{Threads: f.threads}) }})
+		train.Runtime{Out: f.out, Device: s.device})
 	if err != nil {
 		return err
 	}
@@ -138,6 +139,15 @@ func (s *stage) open(ctx context.Context) (err error) {
 		return err
 	}
 	return s.world(ctx)
+}
+
+// device makes one for a parameter set.
+func (s *stage) device() (gpu.Device, error) {
+	d, err := host.New(host.Options{Threads: s.flags.threads})
+	if err == nil {
+		s.devices = append(s.devices, d)
+	}
+	return d, err
 }
 
 func (s *stage) world(ctx context.Context) (err error) {
@@ -164,6 +174,9 @@ func (s *stage) close() error {
 	var err error
 	if s.player != nil {
 		err = s.player.Close()
+	}
+	for _, d := range s.devices {
+		d.Close()
 	}
 	return errors.Join(err, s.envs.Close())
 }
