@@ -15,6 +15,7 @@ import (
 
 // TestTheRecordedWorldScoresFull audits tau2-bench's own answers as rehearsals:
 // a rehearser that replays the sandbox scores 100 % (issue 5).
+// It is trap 10 of facts/envace.md, section 6: pairs are compared from the same state.
 func TestTheRecordedWorldScoresFull(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join("..", "..", "shared", "data", "tau2")

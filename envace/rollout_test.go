@@ -90,7 +90,8 @@ func (angryUser) Next(context.Context, *envace.Transcript, uint64) (string, erro
 	return "", errors.New("no user today")
 }
 
-// Every way to end has a reason of its own (facts/envace.md, trap 6).
+// Every way to end has a reason of its own (facts/envace.md, section 6, trap 6), and a
+// rehearsed error is none of them unless asked for (trap 8 e).
 func TestRolloutStops(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
