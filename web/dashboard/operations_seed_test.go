@@ -46,6 +46,7 @@ func newOperations(t *testing.T, pairs int) *world {
 		Noise:    []audit.NoisePath{{Tool: "get_order", Pattern: "/at", Twins: 20, Disagree: 20, Masked: true}},
 	}))
 	fillTraining(t, l)
+	fillSweep(t, l)
 	fillJobs(t, l)
 	decideTwice(t, l)
 	_, err = pool.Exec(ctx, `INSERT INTO configuration (digest, version, effective) VALUES ($1, 'v1', '{"listen": "127.0.0.1:8080", "database_url": "postgres://auditor:xxxxx@db/ledger"}')`, make([]byte, 32))
@@ -100,6 +101,37 @@ func fillTraining(t *testing.T, l *ledger.Ledger) {
 			if err := l.FinishTraining(t.Context(), id, reason); err != nil {
 				t.Fatal(err)
 			}
+		}
+	}
+}
+
+// fillSweep makes a run whose calls were rehearsed three times each.
+func fillSweep(t *testing.T, l *ledger.Ledger) {
+	t.Helper()
+	if _, err := l.CreateRun(t.Context(), audit.NewRun{Name: "thrice", Policy: "other"}); err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(9, 9))
+	refused := audit.Outcome{Class: audit.Failed, Family: audit.NotFound}
+	for i := range 60 {
+		var pairs []audit.Pair
+		for sample := range 3 {
+			p := audit.Pair{
+				Key: audit.SecretHash(fmt.Sprint("thrice", i, sample)), Episode: fmt.Sprint("thrice-", i), PromptGroup: fmt.Sprint("g", i/4), Policy: "other",
+				Environment: "shop", Version: "1", Mode: audit.Forced, Effect: audit.Read,
+				Action:  audit.Action{Sample: sample, Call: audit.Call{Tool: "get_order", Arguments: []byte(`{}`)}, Rehearsal: &audit.Rehearsal{Raw: []byte(`{}`)}},
+				Verdict: audit.Verdict{Real: audit.Outcome{Class: audit.OK}, Rehearsed: audit.Outcome{Class: audit.OK}},
+			}
+			if i%3 == 0 {
+				p.Verdict.Real = refused
+			}
+			if random.Float64() < .2 || i%3 == 0 && random.Float64() < .6 {
+				p.Verdict.Rehearsed = refused
+			}
+			pairs = append(pairs, p)
+		}
+		if _, err := l.Commit(t.Context(), "thrice", pairs); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

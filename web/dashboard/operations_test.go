@@ -37,6 +37,7 @@ func operationScreens(t *testing.T, w *world) map[string][2]string {
 		"calibration":       {"/calibration?run=step-200", "Reliability"},
 		"training":          {"/training?experiment=tiny", "grpo-sandbox"},
 		"training metric":   {"/training?metric=length", "REHEARSE"},
+		"training sweep":    {"/training?run=thrice", "60 calls were rehearsed more than once"},
 		"gates":             {"/gates", "PASS"},
 		"gate":              {"/gate?run=step-200&decided=" + decided, "Conditions"},
 		"environments":      {"/environments", "shop"},

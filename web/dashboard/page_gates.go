@@ -96,7 +96,7 @@ type gateView struct {
 }
 
 // gateFindings is how many kinds of difference the page of a gate lists.
-const gateFindings = 50
+const gateFindings = 30
 
 func (s *site) gatePage() page {
 	return page{
@@ -174,8 +174,20 @@ func (v *gateView) Tone() string { return statusTone(v.Status) }
 // CheckTone is the colour of one check.
 func (v *gateView) CheckTone(c gate.Check) string { return statusTone(c.Status) }
 
-// Blocking are the checks that do not pass, the gravest first.
+// gateChecks is how many conditions that do not hold the page draws.
+const gateChecks = 60
+
+// Blocking are the first checks that do not pass, the gravest first; Hidden is
+// how many more there are.
 func (v *gateView) Blocking() []gate.Check {
+	all := v.failing()
+	return all[:min(len(all), gateChecks)]
+}
+
+// Hidden counts the checks that do not pass and that the page leaves out.
+func (v *gateView) Hidden() int { return max(0, len(v.failing())-gateChecks) }
+
+func (v *gateView) failing() []gate.Check {
 	order := []gate.Status{gate.Fail, gate.Error, gate.Inconclusive}
 	checks := slices.DeleteFunc(slices.Clone(v.Checks), func(c gate.Check) bool { return c.Status == gate.Pass })
 	slices.SortStableFunc(checks, func(a, b gate.Check) int {
