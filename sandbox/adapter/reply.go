@@ -2,7 +2,6 @@ package adapter
 
 import (
 	"encoding/json"
-	"fmt"
 
 	"understudy/audit"
 	"understudy/audit/diff"
@@ -55,9 +54,4 @@ func Failed(raw []byte, family audit.Family, message string, details json.RawMes
 	case audit.Authentication, audit.Authorization, audit.NotFound, audit.Conflict, audit.Precondition, audit.Limit:
 	}
 	return r
-}
-
-// Oversize describes an answer that is not kept, for people.
-func Oversize(n int) string {
-	return fmt.Sprintf("an answer of %.1f MB; the limit is %d MiB", float64(n)/1e6, MaxAnswer>>20)
 }

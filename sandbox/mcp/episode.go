@@ -47,11 +47,14 @@ func (e *episode) Call(ctx context.Context, tool string, arguments json.RawMessa
 	if e.handle != "" {
 		params.Meta = mcp.Meta{metaSession: e.handle}
 	}
-	c.tap.reset()
+	c.tap.reset(e.handle == "") // our extension says what the call did beside the answer
 	_, err := c.session.CallTool(ctx, params)
-	response := c.tap.take()
+	response, oversize := c.tap.take(), c.tap.beginning()
 	if ctx.Err() != nil {
 		return adapter.Reply{}, context.Cause(ctx)
+	}
+	if oversize != nil {
+		return adapter.Reply{Status: audit.StatusOK, Raw: oversize}, nil
 	}
 	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok && response == nil {
 		response = &jsonrpc.Response{Error: wire}

@@ -23,7 +23,7 @@ import (
 // state, a task says how to write.
 func counted() adapter.Config {
 	return adapter.Config{
-		Deterministic: true, Timeout: time.Minute, // longer than any machine takes for 6 MB
+		Deterministic: true, Timeout: time.Minute,
 		Probes: []adapter.Probe{{Call: "count", Arguments: json.RawMessage(`{"part":"$.arguments.part"}`)}},
 		Tasks: []adapter.Task{{
 			ID: "t1", Prompt: "Take two nuts.",
@@ -137,7 +137,8 @@ func TestABrokenEpisodeHarmsNoOther(t *testing.T) {
 		{"hang", audit.StatusUnknown, "nothing within", false, "a time-out is an unknown outcome"},
 		{"garbage", audit.StatusUnknown, "", false, "what is no message ends the conversation"},
 		{"endless", audit.StatusUnknown, "", false, "beyond 16 MiB nothing is read"},
-		{"huge", audit.StatusOK, "", true, "6 MB are cut, and found to be oversize by whoever reads them"},
+		{"huge", audit.StatusOK, "", true, "6 MB are cut before they are decoded, and found to be oversize by whoever reads them"},
+		{"long", audit.StatusOK, "", true, "what is decoded is cut, too"},
 		{"retool", audit.StatusOK, "", false, "the next call meets other tools"},
 	}
 	config := counted()
@@ -150,7 +151,7 @@ func TestABrokenEpisodeHarmsNoOther(t *testing.T) {
 			if test.tool == "hang" {
 				env = hurried
 			}
-			other, s := open(t, env), open(t, env)
+			other, s := open(t, patient), open(t, env)
 			began := time.Now()
 			o := made(t, s, call(test.tool, `{}`))
 			message := ""
@@ -164,7 +165,7 @@ func TestABrokenEpisodeHarmsNoOther(t *testing.T) {
 				t.Errorf("%d bytes are kept", len(o.Raw))
 			}
 			next := made(t, s, call("count", `{"part":"nut"}`))
-			for test.tool == "retool" && next.Status == audit.StatusOK && time.Since(began) < 10*time.Second {
+			for test.tool == "retool" && next.Status == audit.StatusOK && time.Since(began) < time.Minute {
 				next = made(t, s, call("count", `{"part":"nut"}`)) // the announcement comes a moment later
 			}
 			if (next.Status == audit.StatusOK) != test.goesOn {
@@ -228,7 +229,11 @@ func TestVerdictsOnABrokenServerAreMasked(t *testing.T) {
 			if row.tool == "take" {
 				breaking = take
 			}
-			ep := episode(take, breaking, take)
+			before := take
+			if row.tool == "hang" {
+				before = call("fly", `{}`) // the impatient one answers this without the server: no machine is too slow
+			}
+			ep := episode(before, breaking, take)
 			if row.tool == "hang" {
 				ep.Environment = "hurried"
 			}

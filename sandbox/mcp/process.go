@@ -15,10 +15,10 @@ import (
 // process is one running server with everything that it started: a process
 // group, which ends as a whole.
 type process struct {
-	cmd    *exec.Cmd
-	stdin  io.WriteCloser
-	stdout io.ReadCloser
-	log    *tail
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	lines *lines // of its stdout
+	log   *tail
 
 	once sync.Once
 	gone chan struct{} // closed when the leader was reaped
@@ -28,7 +28,7 @@ type process struct {
 // start runs a command. It sees the declared environment and what any program
 // needs to run (PATH, HOME, LANG), and nothing else of ours: no secret of this
 // process is its business.
-func start(spec Spec) (*process, error) {
+func start(spec Spec, t *tap) (*process, error) {
 	cmd := exec.Command(spec.Command[0], spec.Command[1:]...) //nolint:noctx // an episode outlives the call that opens it; close ends it
 	cmd.Dir = spec.Dir
 	for _, name := range []string{"PATH", "HOME", "LANG", "TMPDIR"} {
@@ -52,7 +52,7 @@ func start(spec Spec) (*process, error) {
 		return nil, err
 	}
 	cmd.Stdout = write
-	p.stdout = read
+	p.lines = newLines(read, t)
 	err = cmd.Start()
 	_ = write.Close() // the child has its own
 	if err != nil {
@@ -85,14 +85,20 @@ func (p *process) end() {
 func (p *process) kill() {
 	killGroup(p.cmd)
 	<-p.gone
-	_ = p.stdout.Close()
+	_ = p.lines.Close()
 }
 
 // lastWords say how a server ended, for people; "" while it runs.
 func (p *process) lastWords() string {
 	select {
+	case <-p.lines.end: // what broke may have been our writing: that it ended is seen a moment later
 	case <-p.gone:
-	case <-time.After(100 * time.Millisecond): // its stdout closes a moment before it is reaped
+	case <-time.After(grace):
+		return ""
+	}
+	select {
+	case <-p.gone: // it closed its stdout: it ends, and is reaped in a moment
+	case <-time.After(closeTimeout): // unless it lives on without a mouth
 		return ""
 	}
 	how := "the server ended"

@@ -232,12 +232,12 @@ func (s *server) connect(ctx context.Context) (*connection, error) {
 
 func (s *server) transport(c *connection) (mcp.Transport, error) {
 	if s.spec.URL == "" {
-		p, err := start(s.spec)
+		p, err := start(s.spec, c.tap)
 		if err != nil {
 			return nil, err
 		}
 		c.process = p
-		return tapTransport{&mcp.IOTransport{Reader: p.stdout, Writer: p.stdin, MaxLineLength: adapter.MaxTransfer}, c.tap}, nil
+		return tapTransport{&mcp.IOTransport{Reader: p.lines, Writer: p.stdin, MaxLineLength: adapter.MaxTransfer}, c.tap}, nil
 	}
 	headers := maps.Clone(s.spec.Headers)
 	if s.spec.SessionHeader != "" {
@@ -281,7 +281,7 @@ func (c *connection) tools(ctx context.Context) ([]audit.Tool, error) {
 	params := &mcp.ListToolsParams{}
 	const pages = 100 // a server whose pages never end is broken
 	for range pages {
-		c.tap.reset()
+		c.tap.reset(false)
 		page, err := c.session.ListTools(ctx, params)
 		if err != nil {
 			return nil, fmt.Errorf("tools/list: %w", c.explain(err))

@@ -20,16 +20,39 @@ import (
 // tap keeps the bytes of the last response to a call, which the SDK decodes into
 // doubles. Calls of one connection come one after the other.
 type tap struct {
-	mu    sync.Mutex
-	last  *jsonrpc.Response
-	bytes bytes.Buffer // of the HTTP response in which it is
+	mu       sync.Mutex
+	last     *jsonrpc.Response
+	bytes    bytes.Buffer // of the HTTP response in which it is
+	cuts     bool         // a call waits whose answer may be cut
+	oversize []byte       // the beginning of an answer that was not decoded
 }
 
-func (t *tap) reset() {
+// reset prepares for the next answer; cuts says that it may be cut.
+func (t *tap) reset(cuts bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.last = nil
+	t.last, t.cuts, t.oversize = nil, cuts, nil
 	t.bytes.Reset()
+}
+
+// cut keeps the beginning of an answer that is too long to decode, if such a one
+// is waited for.
+func (t *tap) cut(line []byte) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.cuts {
+		return false
+	}
+	t.cuts, t.oversize = false, adapter.Cut(line)
+	return true
+}
+
+// beginning is what is kept of an answer that was not decoded; nil = it was.
+func (t *tap) beginning() []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.cuts = false
+	return t.oversize
 }
 
 // take returns the response to the call that was made since reset, or nil.

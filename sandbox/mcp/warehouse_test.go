@@ -1,9 +1,11 @@
 package mcp_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -118,8 +120,9 @@ func (p *parts) mischief() map[string]func() *sdk.CallToolResult {
 			fmt.Println("Traceback (most recent call last): oops")
 			return said(`{}`)
 		},
-		"huge":    func() *sdk.CallToolResult { return said(`{"pad":"%s"}`, strings.Repeat("x", 6<<20)) },
-		"endless": func() *sdk.CallToolResult { return said(`{"pad":"%s"}`, strings.Repeat("x", 20<<20)) },
+		"long":    func() *sdk.CallToolResult { return said(`{"pad":"%s"}`, strings.Repeat("x", 3<<19)) },
+		"huge":    func() *sdk.CallToolResult { return said(`{"pad":"PAD-6-MIB"}`) },
+		"endless": func() *sdk.CallToolResult { return said(`{"pad":"PAD-20-MIB"}`) },
 		"retool": func() *sdk.CallToolResult {
 			p.add("count", noInput, true, p.count)
 			return said(`{"done":true}`)
@@ -153,13 +156,27 @@ func (p *parts) mischief() map[string]func() *sdk.CallToolResult {
 	}
 }
 
+// padder writes paddings out last, so that they cost no encoding.
+type padder struct{ io.WriteCloser }
+
+func (p padder) Write(text []byte) (int, error) {
+	out := text
+	for _, size := range []int{6, 20} {
+		if place := fmt.Appendf(nil, "PAD-%d-MIB", size); bytes.Contains(out, place) {
+			out = bytes.ReplaceAll(out, place, bytes.Repeat([]byte("x"), size<<20))
+		}
+	}
+	_, err := p.WriteCloser.Write(out)
+	return len(text), err
+}
+
 // warehouse serves parts on stdin and stdout.
 func warehouse(kind string) int {
 	var versions []string
 	if kind == "legacy" {
 		versions = []string{"2025-06-18", "2025-03-26"}
 	}
-	if err := newParts(versions).server.Run(context.Background(), &sdk.StdioTransport{}); err != nil {
+	if err := newParts(versions).server.Run(context.Background(), &sdk.IOTransport{Reader: os.Stdin, Writer: padder{os.Stdout}}); err != nil {
 		return 1
 	}
 	return 0
