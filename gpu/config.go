@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -143,7 +144,7 @@ func ParseConfig(data []byte) (Config, error) {
 	}
 	var ropeErr, typeErr error
 	c.RoPE, ropeErr = f.rope()
-	c.DType, typeErr = parseDType(f.DType + f.TorchDType)
+	c.DType, typeErr = parseDType(cmp.Or(f.DType, f.TorchDType))
 	if err := errors.Join(f.unsupported(), ropeErr, typeErr); err != nil {
 		return Config{}, err
 	}
@@ -184,7 +185,7 @@ func (f configFile) rope() (RoPE, error) {
 	if s == nil {
 		return r, nil
 	}
-	switch s.Type + s.OldType {
+	switch kind := cmp.Or(s.Type, s.OldType); kind {
 	case "", "default":
 	case "llama3":
 		r.Factor, r.LowFreq, r.HighFreq, r.OriginalContextSize = s.Factor, s.LowFreq, s.HighFreq, s.Original
@@ -192,7 +193,7 @@ func (f configFile) rope() (RoPE, error) {
 			return r, errors.New("rope_scaling: llama3 needs factor, low_freq_factor < high_freq_factor and original_max_position_embeddings")
 		}
 	default:
-		return r, fmt.Errorf("rope_scaling is of type %q: supported are none, \"default\" and \"llama3\"", s.Type+s.OldType)
+		return r, fmt.Errorf("rope_scaling is of type %q: supported are none, \"default\" and \"llama3\"", kind)
 	}
 	return r, nil
 }

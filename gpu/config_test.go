@@ -37,6 +37,18 @@ func TestParseConfig(t *testing.T) {
 	}
 }
 
+// Some versions of transformers write both the old name and the new one.
+func TestParseConfigTwice(t *testing.T) {
+	text := strings.NewReplacer(
+		`"torch_dtype"`, `"dtype": "bfloat16", "torch_dtype"`,
+		`"rope_scaling": null`, `"rope_scaling": {"type": "llama3", "rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 8192}`,
+	).Replace(smolLM2)
+	c, err := gpu.ParseConfig([]byte(text))
+	if err != nil || c.DType != gpu.BF16 || c.RoPE.Factor != 8 {
+		t.Errorf("got %+v, %v", c, err)
+	}
+}
+
 func TestParseConfigRefuses(t *testing.T) {
 	for _, tc := range []struct{ old, with, want, reason string }{
 		{`"llama"`, `"mixtral"`, `model_type is "mixtral": supported are "qwen3" and "llama"`, "experts need another MLP"},

@@ -50,6 +50,11 @@ func load(dev Device, config Config, file *safetensors.File, c LoadConfig) (*Mod
 	if err := checkNames(config, list, file); err != nil {
 		return nil, err
 	}
+	for _, t := range list { // before memory is asked for: config.json may claim anything
+		if _, err := locate(file, t, ""); err != nil {
+			return nil, err
+		}
+	}
 	var params *Params
 	var err error
 	if c.Trainable {
@@ -100,8 +105,17 @@ func checkNames(config Config, list []Tensor, file *safetensors.File) error {
 	return errors.Join(errs...)
 }
 
-// find gives the tensor of a parameter, checked.
+// find gives the tensor of a parameter, checked with all its elements.
 func find(file *safetensors.File, t Tensor, prefix string) (safetensors.Tensor, error) {
+	x, err := locate(file, t, prefix)
+	if err != nil {
+		return x, err
+	}
+	return x, x.CheckFinite()
+}
+
+// locate gives the tensor of a parameter, of the right shape and a type that is known.
+func locate(file *safetensors.File, t Tensor, prefix string) (safetensors.Tensor, error) {
 	x, err := file.Tensor(prefix + t.Name)
 	if err != nil {
 		return x, err
@@ -112,7 +126,7 @@ func find(file *safetensors.File, t Tensor, prefix string) (safetensors.Tensor, 
 	if _, ok := dtypes()[x.Type]; !ok {
 		return x, fmt.Errorf("%s: tensor %q is of type %s: supported are F32, BF16 and F16", x.File, x.Name, x.Type)
 	}
-	return x, x.CheckFinite()
+	return x, nil
 }
 
 func dtypes() map[safetensors.Type]DType {

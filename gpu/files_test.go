@@ -134,6 +134,32 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
+// A configuration that claims terabytes is refused by what the files hold, before
+// memory is asked for.
+func TestLoadRefusesClaims(t *testing.T) {
+	dev := reference.New(reference.Single)
+	dir := t.TempDir()
+	m := newModel(t, dev, tiny(gpu.Llama, false))
+	if err := m.Save(dir, gpu.F32); err != nil {
+		t.Fatal(err)
+	}
+	claim := m.Config
+	claim.Width, claim.Hidden, claim.Vocab, claim.Layers = 1<<17, 1<<19, 1<<21, 1<<10
+	text, err := claim.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, trainable := range []bool{false, true} {
+		_, err := gpu.Load(dev, dir, gpu.LoadConfig{Trainable: trainable})
+		if err == nil || !strings.Contains(err.Error(), "model.embed_tokens.weight") {
+			t.Errorf("trainable=%t: got %v, want an error that names the first tensor", trainable, err)
+		}
+	}
+}
+
 func zeros(name string, shape ...int) safetensors.Tensor {
 	return safetensors.FromFloat32s(name, safetensors.F32, shape, make([]float32, shape[0]*shape[1]))
 }

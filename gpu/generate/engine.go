@@ -31,6 +31,7 @@ const (
 	defaultMemory  = 1 << 30
 	defaultBatch   = 16
 	defaultPrefill = 256
+	mostRows       = 1 << 16 // keeps sizes within an int
 )
 
 // Engine writes texts with one model. It is safe for concurrent use; the model
@@ -52,7 +53,8 @@ func New(m *gpu.Model, c Config) (*Engine, error) {
 		return nil, err
 	}
 	runner, err := m.NewRunner(gpu.RunnerConfig{
-		Pages: count, Rows: c.Batch + c.Prefill, Wanted: c.Batch, Sequences: c.Batch, Context: c.Context,
+		Pages: count, Rows: c.Batch + c.Prefill, Wanted: c.Batch, Sequences: c.Batch,
+		Context: min(c.Context, count*gpu.PageSize), // a model may claim a context of any length
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start the engine: %w", err)
@@ -69,6 +71,9 @@ func New(m *gpu.Model, c Config) (*Engine, error) {
 func (c Config) fit(m *gpu.Model) (Config, int, error) {
 	if c.Batch < 0 || c.Prefill < 0 || c.Context < 0 || c.Memory < 0 {
 		return c, 0, errors.New("start the engine: memory, batch, prefill and context must not be negative")
+	}
+	if c.Batch > mostRows || c.Prefill > mostRows {
+		return c, 0, fmt.Errorf("start the engine: batch %d and prefill %d: at most %d of both", c.Batch, c.Prefill, mostRows)
 	}
 	if c.Batch == 0 {
 		c.Batch = defaultBatch

@@ -291,3 +291,27 @@ func TestRefusals(t *testing.T) {
 	}
 	noLeaks(t, e)
 }
+
+// The arena bounds what a model's claim of a long context may cost.
+func TestClaimedContext(t *testing.T) {
+	t.Parallel()
+	dev, err := host.New(host.Options{Threads: 1, Memory: 16 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(dev.Close)
+	m := modelOn(t, dev)
+	m.Context = 1 << 24
+	e, err := generate.New(m, generate.Config{Tokens: tokens(), Batch: 2, Memory: 8 * m.PageBytes()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	run(t, e, request(1, 10, 5))
+	if want := 8 * gpu.PageSize; e.Limit() != want {
+		t.Errorf("a request may have %d tokens, want %d", e.Limit(), want)
+	}
+	if _, err := generate.New(m, generate.Config{Batch: 1 << 40}); err == nil || !strings.Contains(err.Error(), "batch 1099511627776") {
+		t.Errorf("a batch beyond an int: %v", err)
+	}
+}

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"strings"
@@ -14,7 +15,9 @@ type Options struct {
 	Mode    gpu.Mode
 	Threads int    // 0: GOMAXPROCS
 	Kernels string // "avx512", "avx2" or "go"; "": the fastest that this machine has
-	Memory  int64  // most bytes that Alloc gives out at a time, packed weights aside; 0: no bound
+	// Memory is the most bytes that Alloc gives out at a time, packed weights aside; 0: what
+	// this machine has, where that is known. Beyond it Go would end the program.
+	Memory int64
 }
 
 // Device is a CPU.
@@ -41,7 +44,7 @@ func New(o Options) (*Device, error) {
 	var names []string
 	for _, k := range all {
 		if o.Kernels == "" || o.Kernels == k.name {
-			return &Device{mode: o.Mode, k: k, pool: newPool(threads), budget: o.Memory}, nil
+			return &Device{mode: o.Mode, k: k, pool: newPool(threads), budget: cmp.Or(o.Memory, physical())}, nil
 		}
 		names = append(names, k.name)
 	}

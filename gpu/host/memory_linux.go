@@ -1,0 +1,12 @@
+package host
+
+import "golang.org/x/sys/unix"
+
+// physical is the bytes of memory that this machine has; 0: not known.
+func physical() int64 {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return 0
+	}
+	return int64(info.Totalram) * int64(info.Unit) //nolint:gosec,unconvert // far below 2^63; of another type on 32 bits
+}
