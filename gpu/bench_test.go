@@ -123,7 +123,7 @@ func startTorch(b *testing.B, threads int) func() []float64 {
 		b.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
+		b.Fatalf("UNDERSTUDY_TORCH: %v (a relative path starts in the package's folder: give an absolute one)", err)
 	}
 	b.Cleanup(func() {
 		if err := errors.Join(in.Close(), cmd.Wait()); err != nil {

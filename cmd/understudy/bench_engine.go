@@ -9,10 +9,10 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"understudy/gpu"
 	"understudy/gpu/generate"
@@ -80,14 +80,18 @@ type engineBench struct {
 	dtype      gpu.DType
 }
 
+// run prints each figure as soon as it is there: all of them take minutes.
 func (b *engineBench) run(ctx context.Context, inv *invocation) error {
+	row := func(name, figure, remark string, args ...any) {
+		fmt.Fprintf(inv.stdout, "%-25s  %14s  %s\n", name, figure, fmt.Sprintf(remark, args...))
+	}
 	fmt.Fprintf(inv.stdout, "%s, %.0fM parameters, %s, %s mode, %s\n\n", b.e.name, float64(b.parameters)/1e6, b.dtype, b.e.device.Mode(), b.e.device.Name())
-	table := tabwriter.NewWriter(inv.stdout, 0, 8, 2, ' ', 0)
+	began := now()
 	prefill, err := b.prefill(ctx)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(table, "prefill\t%.0f tokens/s\t%d-token prompts, one at a time\n", prefill, benchPrompt)
+	row("prefill", perSecond(prefill), "%d-token prompts, one at a time", benchPrompt)
 	bandwidth := bandwidthOf(cmp.Or(b.flags.threads, runtime.GOMAXPROCS(0)))
 	for _, batch := range []int{1, 4, 16} {
 		rate, err := b.decode(ctx, batch)
@@ -100,17 +104,39 @@ func (b *engineBench) run(ctx context.Context, inv *invocation) error {
 		}
 		byMemory := float64(batch) * bandwidth / float64(b.bytes)
 		byProducts := products / float64(2*b.parameters)
-		fmt.Fprintf(table, "decode, batch %d\t%.1f tokens/s\t%.0f %% of what the machine allows: %.1f by memory (%.1f GB/s), %.1f by products (%.0f GFLOP/s)\n",
-			batch, rate, 100*rate/min(byMemory, byProducts), byMemory, bandwidth/1e9, byProducts, products/1e9)
+		row(fmt.Sprintf("decode, batch %d", batch), perSecond(rate), "%.0f %% of what the machine allows: %.1f by memory (%.1f GB/s), %.1f by products (%.0f GFLOP/s)",
+			100*rate/min(byMemory, byProducts), byMemory, bandwidth/1e9, byProducts, products/1e9)
 	}
 	shared, batched, lone, err := b.sharing(ctx)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(table, "%d rollouts of one prompt\t%.1f s\t%d + %d tokens\n", benchRollouts, shared.Seconds(), benchPrompt, benchNew)
-	fmt.Fprintf(table, "%d prompts in one batch\t%.1f s\tsharing is %.1f times as fast\n", benchRollouts, batched.Seconds(), batched.Seconds()/shared.Seconds())
-	fmt.Fprintf(table, "%d prompts, one at a time\t%.1f s\tsharing is %.1f times as fast\n", benchRollouts, lone.Seconds(), lone.Seconds()/shared.Seconds())
-	return table.Flush()
+	row(fmt.Sprintf("%d rollouts of one prompt", benchRollouts), seconds(shared), "%d + %d tokens", benchPrompt, benchNew)
+	row(fmt.Sprintf("%d prompts in one batch", benchRollouts), seconds(batched), "sharing is %.1f times as fast", batched.Seconds()/shared.Seconds())
+	row(fmt.Sprintf("%d prompts, one at a time", benchRollouts), seconds(lone), "sharing is %.1f times as fast", lone.Seconds()/shared.Seconds())
+	row("processors", fmt.Sprintf("%.1f of %d", now().since(began), cmp.Or(b.flags.threads, runtime.GOMAXPROCS(0))), "at work on average; when other programs take their share, these figures are low")
+	return nil
+}
+
+func perSecond(rate float64) string { return fmt.Sprintf("%.1f tokens/s", rate) }
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
+
+// moment is a time by the clock, and by this program's processor time.
+type moment struct {
+	clock     time.Time
+	processor time.Duration
+}
+
+func now() moment {
+	var u unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &u) // it cannot fail for oneself
+	return moment{time.Now(), time.Duration(u.Utime.Nano() + u.Stime.Nano())}
+}
+
+// since is how many processors were busy with this program, on average.
+func (m moment) since(began moment) float64 {
+	return (m.processor - began.processor).Seconds() / m.clock.Sub(began.clock).Seconds()
 }
 
 // with runs f on a fresh engine: nothing is cached.

@@ -95,7 +95,7 @@ func toolChoice(raw json.RawMessage, tools bool) (choice, name string, err error
 // toolForm is text with calls, or nothing but calls.
 func (s *server) toolForm(r *chatRequest, choice, name string) (form, error) {
 	if !s.Template.HasTools() {
-		return form{}, badRequest("tools", "the model's chat template, %s, has no tools", s.Template.Format())
+		return form{}, badRequest("tools", "the model's chat template, %s, has no tools: serve a model whose template has them (Qwen3), or ask for JSON with response_format", s.Template.Format())
 	}
 	calls := grammar.Calls{ // as the template renders them
 		Before: "<tool_call>\n", After: "\n</tool_call>", Between: "\n", Trigger: "<tool_call>",
