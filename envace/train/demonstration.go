@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"understudy/audit"
 	"understudy/envace"
@@ -22,12 +23,17 @@ type demonstrator struct {
 	tools   []audit.Tool
 	values  map[string][]string // of each argument, over all tasks
 	explore float64
+	// memories is the share that begins with a rehearsal memory; rules read its answers.
+	memories float64
+	rules    *audit.Rules
+	context  int // tokens of a row at most
 }
 
-func newDemonstrator(format tiny.Format, env audit.Environment, tools []audit.Tool, tasks []audit.Task, explore float64) *demonstrator {
-	d := &demonstrator{format: format, env: env, tools: tools, values: map[string][]string{}, explore: explore}
+func newDemonstrator(format tiny.Format, c Config, tools []audit.Tool) *demonstrator {
+	w := c.Recipe.WarmStart
+	d := &demonstrator{format: format, env: c.Environment, tools: tools, values: map[string][]string{}, explore: w.Explore, memories: w.Memories, rules: c.Rules, context: c.Recipe.Model.Context}
 	seen := map[[2]string]bool{}
-	for _, task := range tasks {
+	for _, task := range c.Train {
 		for _, call := range task.Solution {
 			for name, value := range textArguments(call) {
 				if key := [2]string{name, value}; !seen[key] {
@@ -100,12 +106,26 @@ func (d *demonstrator) row(ctx context.Context, task audit.Task, random *rand.Ra
 	if err != nil {
 		return r, err
 	}
+	if d.memories > 0 && random.Float64() < d.memories {
+		memory, err := d.memory(ctx, task, random)
+		if err != nil {
+			return r, err
+		}
+		if r, err = d.shown(ctx, task, steps, memory); err != nil || len(r.tokens) <= d.context {
+			return r, err
+		}
+	}
+	return d.shown(ctx, task, steps, "")
+}
+
+// shown is the row of given steps, read with a memory.
+func (d *demonstrator) shown(ctx context.Context, task audit.Task, steps []step, memory string) (r row, err error) {
 	session, err := d.env.Open(ctx, audit.Start{Task: task.ID})
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, session.Close()) }()
-	t := &envace.Transcript{Task: task, Tools: d.tools}
+	t := &envace.Transcript{Task: task, Memory: memory, Tools: d.tools}
 	end := d.format.Vocabulary.End()
 	for _, s := range steps {
 		tokens, err := d.format.CallTokens(s.call)
@@ -120,12 +140,60 @@ func (d *demonstrator) row(ctx context.Context, task audit.Task, random *rand.Ra
 		if err != nil {
 			return r, fmt.Errorf("demonstrate task %s: %w", task.ID, err)
 		}
-		if err := d.say(&r, t, audit.RehearseRole, append(d.format.AnswerTokens(seen.Raw), end), true); err != nil {
-			return r, err
+		if t.Memory == "" { // REHEARSE does not read a memory: its prompt is another row
+			if err := d.say(&r, t, audit.RehearseRole, append(d.format.AnswerTokens(seen.Raw), end), true); err != nil {
+				return r, err
+			}
 		}
 		t.Items = append(t.Items, envace.Item{Answer: &envace.Answer{Call: s.call, Raw: seen.Raw}})
 	}
 	return r, d.say(&r, t, audit.ActRole, d.format.DoneTokens(), true)
+}
+
+// attemptsInMemory is how many attempts a demonstrated memory tells at most.
+const attemptsInMemory = 3
+
+// memoryTokens is the cap of a demonstrated memory: that of `understudy rehearse`.
+const memoryTokens = 48
+
+// memory tells attempts at the task as a private rehearsal would: some solve it, some
+// make one call at random and stop. Their answers are the sandbox's, better than
+// those of a rehearsal.
+func (d *demonstrator) memory(ctx context.Context, task audit.Task, random *rand.Rand) (string, error) {
+	var told []string
+	for range 1 + random.IntN(attemptsInMemory) {
+		calls := []audit.Call{d.atRandom(task, random)}
+		if random.IntN(2) == 0 {
+			calls = task.Solution
+		}
+		t, err := d.attempt(ctx, task, calls)
+		if err != nil {
+			return "", err
+		}
+		told = append(told, d.format.Recall(t, d.rules, false))
+		if d.format.Count(strings.Join(told, "\n")) > memoryTokens {
+			told = told[:len(told)-1]
+			break
+		}
+	}
+	return strings.Join(told, "\n"), nil
+}
+
+func (d *demonstrator) attempt(ctx context.Context, task audit.Task, calls []audit.Call) (t *envace.Trajectory, err error) {
+	session, err := d.env.Open(ctx, audit.Start{Task: task.ID})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, session.Close()) }()
+	t = &envace.Trajectory{}
+	for _, call := range calls {
+		seen, err := session.Call(ctx, call)
+		if err != nil {
+			return nil, fmt.Errorf("attempt task %s: %w", task.ID, err)
+		}
+		t.Items = append(t.Items, envace.Item{Answer: &envace.Answer{Call: call, Raw: seen.Raw}})
+	}
+	return t, nil
 }
 
 // say appends an output to the row, as a rollout would have read and sampled it.

@@ -145,6 +145,9 @@ type WarmStart struct {
 	Every        int     `yaml:"every"`   // steps between looks
 	Tasks        int     `yaml:"tasks"`   // of a look
 	Explore      float64 `yaml:"explore"` // share of demonstrations with a call at random, for REHEARSE to answer
+	// Memories is the share of demonstrations that begin with a rehearsal memory, for
+	// ACT to read; a policy without them has never seen one.
+	Memories float64 `yaml:"memories,omitempty"`
 }
 
 // Checkpoint says when a run is saved, and which checkpoint counts in the end:
@@ -220,6 +223,7 @@ func (r Recipe) Validate() error {
 	check(r.Baseline.Weighting == grpo.ByOutput || r.Baseline.Weighting == grpo.ByTrajectory, "baseline: weighting is output or trajectory, not %q", r.Baseline.Weighting)
 	check(r.Loss.Updates > 0, "loss: updates is at least 1")
 	check(r.Steps > 0, "steps is above 0")
+	check(r.WarmStart.Memories >= 0 && r.WarmStart.Memories <= 1, "warm_start: memories is a share")
 	check(r.MicroTokens > 0, "micro_tokens is above 0")
 	check(r.Calibration.Lambda >= 0 && r.Calibration.FalseSuccess >= 0, "calibration: lambda and false_success are not negative")
 	check(r.Checkpoints.Rule == "last", "checkpoints: rule is last: which checkpoint counts is decided before the run")

@@ -78,7 +78,7 @@ const wordsFile = "words.json"
 // solved in the sandbox.
 func (t *Trainer) distil(ctx context.Context, format tiny.Format) (warm, error) {
 	w, result := t.Recipe.WarmStart, warm{}
-	d := newDemonstrator(format, t.Environment, t.rollout.Tools, t.Train, w.Explore)
+	d := newDemonstrator(format, t.Config, t.rollout.Tools)
 	for result.Steps < w.Steps {
 		rows, err := t.demonstrations(ctx, d, result.Steps)
 		if err != nil {
