@@ -30,7 +30,7 @@ func beginner(t *testing.T, dir string) string {
 		for key, value := range map[string]string{
 			"model:":      "{layers: 1, width: 32, hidden: 64, heads: 2, kv_heads: 1, head: 16, context: 256}",
 			"data:":       "{source: environment, train: 24, train_seed: 11, heldout: 6, heldout_seed: 12}",
-			"warm_start:": "{steps: 60, batch: 16, learning_rate: 1e-2, until: 1, every: 60, tasks: 4, explore: 0.5}",
+			"warm_start:": "{steps: 60, batch: 16, learning_rate: 1e-2, until: 1, every: 60, tasks: 4, explore: 0.5, memories: 0.5}",
 		} {
 			if strings.HasPrefix(line, key) {
 				lines[i] = key + " " + value
@@ -51,6 +51,9 @@ func beginner(t *testing.T, dir string) string {
 		t.Fatal(err)
 	}
 	if c.Train, err = c.Environment.(audit.Tasker).Tasks(t.Context(), 11, 24); err != nil {
+		t.Fatal(err)
+	}
+	if c.Rules, err = audit.NewRules(audit.RulesSpec{}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	words, err := tiny.Learn(t.Context(), c.Environment, 11, 24)
