@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"sync"
 )
 
 // Baselines are the mean φ by (tool, real outcome), frozen for one training
@@ -69,12 +68,15 @@ func (b *Baselines) Next(step int64, decay float64, seen []Baseline) *Baselines 
 		}
 	}
 	for _, s := range seen {
-		if !finite(s.Sum) || !finite(s.Weight) {
+		if !finite(s.Sum) || !finite(s.Weight) || s.Weight <= 0 {
 			continue
 		}
+		s.Sum = clip(s.Sum, 0, s.Weight) // φ is in [0,1]
 		for _, key := range []baselineKey{{}, {outcome: s.Outcome}, {s.Tool, s.Outcome}} {
 			m := next.means[key]
-			next.means[key] = mean{m.sum + s.Sum, m.n + s.Weight}
+			if sum := (mean{m.sum + s.Sum, m.n + s.Weight}); finite(sum.n) {
+				next.means[key] = sum
+			}
 		}
 	}
 	return next
@@ -110,52 +112,4 @@ func (b *Baselines) UnmarshalJSON(text []byte) error {
 type baselinesJSON struct {
 	Version int64      `json:"version"`
 	Means   []Baseline `json:"means"`
-}
-
-// BaselineKeeper collects φ during one training step and freezes the baselines
-// of the next. It is safe for concurrent use.
-type BaselineKeeper struct {
-	mu    sync.Mutex
-	decay float64
-	means map[baselineKey]mean
-}
-
-// NewBaselineKeeper returns a keeper whose older steps count decay times as
-// much at each freeze; 1 keeps everything, 0 only the last step. A decay
-// outside [0,1] is taken for 0.9.
-func NewBaselineKeeper(decay float64) *BaselineKeeper {
-	if !(decay >= 0 && decay <= 1) {
-		decay = 0.9
-	}
-	return &BaselineKeeper{decay: decay, means: make(map[baselineKey]mean)}
-}
-
-// Observe adds the φ of scored pairs, weighted by 1/π.
-func (k *BaselineKeeper) Observe(pairs []Pair) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for i := range pairs {
-		v := &pairs[i].Verdict
-		if !v.Scored() || v.Scores.Phi == nil || !finite(*v.Scores.Phi) || pairs[i].Mode == Canary {
-			continue
-		}
-		w, phi := InclusionWeight(pairs[i].Action.Inclusion), unit(*v.Scores.Phi)
-		for _, key := range []baselineKey{{}, {outcome: v.Real.Label()}, {pairs[i].Action.Call.Tool, v.Real.Label()}} {
-			m := k.means[key]
-			k.means[key] = mean{m.sum + w*phi, m.n + w}
-		}
-	}
-}
-
-// Freeze returns the baselines of a training step and starts the next: what was
-// observed so far counts decay times as much from now on.
-func (k *BaselineKeeper) Freeze(step int64) *Baselines {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	frozen := &Baselines{version: step, means: make(map[baselineKey]mean, len(k.means))}
-	for key, m := range k.means {
-		frozen.means[key] = m
-		k.means[key] = mean{m.sum * k.decay, m.n * k.decay}
-	}
-	return frozen
 }

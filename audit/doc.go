@@ -6,7 +6,7 @@
 //	            │         │            │                     │            │
 //	  floods capped,   session in   Rehearser,        outcome, fields,    ├─► Ledger
 //	  gaps marked,     the exact    Session, twin     effect, severity,   ├─► Tally ─► Figures
-//	  π drawn          pre-state                      φ, or a mask        └─► Payer ─► Reward
+//	  π drawn          pre-state                      φ, or a mask        └─► Hook ─► Reward
 //
 // Read Auditor.Audit first, then Rules.Judge. Around them:
 //
@@ -15,7 +15,8 @@
 //     and MineEcho learn from runs what nobody declares
 //   - figures: PairCounters and EpisodeCounters merge by addition, Tally.Figures
 //     adds intervals
-//   - reward: BaselineKeeper freezes baselines for a training step, Payer pays once
+//   - reward: RewardOf prices a verdict against the Baselines of a training step,
+//     Hook audits what trainers send and pays each output once
 //   - batteries: Canaries makes calls that must be refused, AcrossVersions asks
 //     whether a policy notices that the world changed
 //   - DemoRehearser and RecordedRehearser stand in for a policy in tests and demos

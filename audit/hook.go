@@ -143,12 +143,13 @@ func (h *Hook) Score(ctx context.Context, batch ScoreBatch) (ScoredBatch, error)
 	if err := batch.check(); err != nil {
 		return ScoredBatch{}, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, batch.deadline())
+	defer cancel()
+	batch.unpack()
 	outputs, err := batch.prepare(h.config.Parse)
 	if err != nil {
 		return ScoredBatch{}, unprocessable(err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, batch.deadline())
-	defer cancel()
 	job, answered, err := h.begin(ctx, batch, outputs, false)
 	if err != nil {
 		return ScoredBatch{}, err
@@ -165,7 +166,7 @@ func (h *Hook) Scores(ctx context.Context, id Digest, wait time.Duration) (Score
 	h.mu.Lock()
 	job := h.jobs[id]
 	h.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, max(wait, time.Millisecond))
+	ctx, cancel := context.WithTimeout(ctx, min(max(wait, time.Millisecond), maxDeadline))
 	defer cancel()
 	if job != nil {
 		return job.wait(ctx)
@@ -197,10 +198,7 @@ func (h *Hook) finished(ctx context.Context, kept *AcceptedBatch) (ScoredBatch, 
 	for i, id := range kept.Payees {
 		r := paid[id].Reward
 		if paid[id].Content != kept.Content[i] {
-			r = Reward{
-				Status: RewardMasked, Reason: MaskConflict, ID: id, Checkpoint: r.Checkpoint,
-				Episode: r.Episode, Step: r.Step, Sample: r.Sample, Attempt: r.Attempt, Tool: r.Tool,
-			}
+			r = conflicting(&r)
 		}
 		s.Scores = append(s.Scores, r)
 	}

@@ -99,11 +99,20 @@ func (h *Hook) recall(ctx context.Context, job *scoreJob) ([]*scoring, error) {
 // repeat is the answer to an output whose payee has a reward already.
 func (s *scoring) repeat(p Payment) Reward {
 	if p.Content != s.content {
-		s.mask(MaskConflict)
+		s.reward, s.settled = conflicting(&p.Reward), true
 		return s.reward
 	}
 	p.Reward.Repeated = true
 	return p.Reward
+}
+
+// conflicting is the answer to an output whose payee was paid for another one.
+// Nothing of its own verdict is in it: any member could be made a reward.
+func conflicting(paid *Reward) Reward {
+	return Reward{
+		Status: RewardMasked, Reason: MaskConflict, ID: paid.ID, Checkpoint: paid.Checkpoint,
+		Episode: paid.Episode, Step: paid.Step, Sample: paid.Sample, Attempt: paid.Attempt, Tool: paid.Tool,
+	}
 }
 
 // settlement is the work on one batch.

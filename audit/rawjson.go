@@ -1,7 +1,11 @@
 package audit
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"unicode/utf8"
 )
 
@@ -20,14 +24,15 @@ func (c Call) MarshalJSON() ([]byte, error) {
 	return json.Marshal(w)
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
+// UnmarshalJSON reads what MarshalJSON wrote. A member that it does not know is an
+// error: a call without its misspelt arguments is another call.
 func (c *Call) UnmarshalJSON(text []byte) error {
 	type plain Call
 	w := struct {
 		*plain
 		Malformed []byte `json:"malformed_arguments"`
 	}{plain: (*plain)(c)}
-	if err := json.Unmarshal(text, &w); err != nil {
+	if err := DecodeStrict(text, &w); err != nil {
 		return err
 	}
 	if w.Malformed != nil {
@@ -59,6 +64,23 @@ func (r *Rehearsal) UnmarshalJSON(text []byte) error {
 	}
 	if w.Malformed != nil {
 		r.StateDelta = w.Malformed
+	}
+	return nil
+}
+
+// DecodeStrict reads text that is one JSON value and nothing else. An unknown
+// member is an error.
+func DecodeStrict(text []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		if errors.Is(err, io.EOF) {
+			return errors.New("it is empty")
+		}
+		return err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("something follows the value at byte %d", decoder.InputOffset())
 	}
 	return nil
 }

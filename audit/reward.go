@@ -1,9 +1,6 @@
 package audit
 
-import (
-	"math"
-	"sync"
-)
+import "math"
 
 // RewardStatus says whether a reward has a number.
 type RewardStatus string
@@ -89,65 +86,6 @@ func componentsOf(v *Verdict, writes bool) Components {
 		c.EffectF1 = orOne(v.Scores.EffectF1)
 	}
 	return c
-}
-
-// Payer turns verdicts into rewards and pays each (episode, step, sample,
-// attempt) once: asked again, it repeats the first reward and says so. It is
-// safe for concurrent use.
-type Payer struct {
-	mu   sync.Mutex
-	paid map[payee]Reward
-}
-
-type payee struct {
-	policy, episode string
-	checkpoint      int64
-	step, probe     int
-	sample, attempt int
-}
-
-// NewPayer returns a payer that has paid nothing yet.
-func NewPayer() *Payer { return &Payer{paid: make(map[payee]Reward)} }
-
-// Pay returns the reward of each pair under frozen baselines. Canaries and
-// probes are never paid: they are not the trainer's outputs.
-func (p *Payer) Pay(pairs []Pair, baselines *Baselines) []Reward {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	rewards := make([]Reward, 0, len(pairs))
-	for i := range pairs {
-		pair := &pairs[i]
-		if pair.Mode == Canary || pair.Action.Probe > 0 {
-			continue
-		}
-		who := payee{
-			pair.Policy, pair.Episode, pair.Checkpoint, pair.Action.Step, pair.Action.Probe,
-			pair.Action.Sample, pair.Action.Attempt,
-		}
-		r, ok := p.paid[who]
-		if ok {
-			r.Repeated = true
-		} else {
-			r = RewardOf(pair, baselines)
-			if r.Status == RewardScored { // an outage may be audited again and paid then
-				p.paid[who] = r
-			}
-		}
-		rewards = append(rewards, r)
-	}
-	return rewards
-}
-
-// Forget drops what was paid for checkpoints before the given one, so that the
-// memory of a long training run stays flat.
-func (p *Payer) Forget(before int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for who := range p.paid {
-		if who.checkpoint < before {
-			delete(p.paid, who)
-		}
-	}
 }
 
 // RewardOf computes the reward of one pair.

@@ -59,9 +59,12 @@ func TestRewardIsAlwaysFinite(t *testing.T) {
 		pair.Action.Inclusion = number.Draw(t, "inclusion")
 		pair.Verdict.Scores.Shape = new(number.Draw(t, "shape"))
 		pair.Verdict.Scores.LeafF1 = new(number.Draw(t, "leaf_f1"))
-		keeper := audit.NewBaselineKeeper(number.Draw(t, "decay"))
-		keeper.Observe([]audit.Pair{pair})
-		r := audit.RewardOf(&pair, keeper.Freeze(1))
+		seen := []audit.Baseline{{Tool: "t", Outcome: ok().Label(), Sum: number.Draw(t, "sum"), Weight: number.Draw(t, "weight")}}
+		first := (*audit.Baselines)(nil).Next(1, 1, seen)
+		r := audit.RewardOf(&pair, first.Next(2, 0.9, seen))
+		if !(r.Baseline >= 0 && r.Baseline <= 1) {
+			t.Fatalf("baseline %v, want it in [0,1]", r.Baseline)
+		}
 		for name, x := range map[string]float64{"baseline": r.Baseline, "weight": r.Weight, "term": r.Term} {
 			if math.IsNaN(x) || math.IsInf(x, 0) {
 				t.Fatalf("%s = %v from %+v", name, x, pair.Verdict.Scores)
@@ -99,58 +102,18 @@ func TestMaskedPairsArePaidNothing(t *testing.T) {
 	}
 }
 
-func TestPayerPaysOnce(t *testing.T) {
-	t.Parallel()
-	payer, keeper := audit.NewPayer(), audit.NewBaselineKeeper(1)
-	pair := scored("t", ok(), ok(), 1)
-	first := payer.Pay([]audit.Pair{pair}, keeper.Freeze(1))[0]
-	keeper.Observe([]audit.Pair{pair, pair, pair})
-	again := payer.Pay([]audit.Pair{pair}, keeper.Freeze(2))[0]
-	if first.Repeated || !again.Repeated || again.Term != first.Term || again.Version != first.Version {
-		t.Errorf("first %+v, again %+v: want the same reward, marked as repeated", first, again)
-	}
-	pair.Action.Attempt = 1
-	if other := payer.Pay([]audit.Pair{pair}, nil)[0]; other.Repeated {
-		t.Error("another attempt is another output")
-	}
-	pair.Mode = audit.Canary
-	if rewards := payer.Pay([]audit.Pair{pair}, nil); len(rewards) != 0 {
-		t.Error("a canary never reaches the trainer")
-	}
-	payer.Forget(1)
-	pair.Mode, pair.Action.Attempt = audit.Open, 0
-	if r := payer.Pay([]audit.Pair{pair}, nil)[0]; r.Repeated {
-		t.Error("a forgotten checkpoint is not remembered")
-	}
-}
-
-func TestAnOutageMayBePaidLater(t *testing.T) {
-	t.Parallel()
-	payer := audit.NewPayer()
-	pair := scored("t", ok(), ok(), 1)
-	pair.Verdict.Masked = audit.MaskSandboxUnavailable
-	payer.Pay([]audit.Pair{pair}, nil)
-	pair.Verdict.Masked = ""
-	if r := payer.Pay([]audit.Pair{pair}, nil)[0]; r.Repeated || r.Status != audit.RewardScored {
-		t.Errorf("%+v: a masked reward was no payment", r)
-	}
-}
-
 func TestBaselinesAreFrozenAndKeyedByTheRealOutcome(t *testing.T) {
 	t.Parallel()
-	keeper := audit.NewBaselineKeeper(1)
-	many := make([]audit.Pair, 0, 2000)
-	for range 1000 {
-		many = append(many, scored("cancel", ok(), ok(), .8), scored("cancel", failed(audit.NotFound), ok(), 0))
-	}
-	keeper.Observe(many)
-	frozen := keeper.Freeze(7)
+	frozen := (*audit.Baselines)(nil).Next(7, 1, []audit.Baseline{
+		{Tool: "cancel", Outcome: ok().Label(), Sum: 800, Weight: 1000},
+		{Tool: "cancel", Outcome: failed(audit.NotFound).Label(), Sum: 0, Weight: 1000},
+	})
 	high, low := frozen.Of("cancel", ok()), frozen.Of("cancel", failed(audit.NotFound))
 	if math.Abs(high-.8) > .01 || low > .01 {
 		t.Errorf("baselines %v and %v, want about .8 for ok and 0 for not_found", high, low)
 	}
-	keeper.Observe([]audit.Pair{scored("cancel", ok(), ok(), 0)})
-	if frozen.Of("cancel", ok()) != high || frozen.Version() != 7 {
+	next := frozen.Next(8, 1, []audit.Baseline{{Tool: "cancel", Outcome: ok().Label(), Sum: 0, Weight: 1000}})
+	if frozen.Of("cancel", ok()) != high || frozen.Version() != 7 || next.Of("cancel", ok()) >= high {
 		t.Error("frozen baselines moved")
 	}
 	text, err := json.Marshal(frozen)

@@ -3,12 +3,18 @@ package audit
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // maxFaults is how many faults of a batch are listed: enough to see a pattern.
 const maxFaults = 10
+
+// maxName bounds the names of runs and policies: a run's is a label of the
+// ledger, also where it is made of its policy's.
+const maxName = 190
 
 // check reports every fault of a batch at once.
 func (b *ScoreBatch) check() error {
@@ -22,6 +28,11 @@ func (b *ScoreBatch) check() error {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if b.Policy == "" {
 		fault("policy: missing")
+	}
+	for i, text := range []string{b.Policy, b.Run} {
+		if len(text) > maxName || !utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0 {
+			fault("%s: not at most %d bytes of UTF-8 without NUL", []string{"policy", "run"}[i], maxName)
+		}
 	}
 	if b.DeadlineMS < 0 {
 		fault("deadline_ms: %d is negative", b.DeadlineMS)
@@ -99,6 +110,25 @@ type scoring struct {
 	settled   bool // the reward is final
 }
 
+// unpack replaces arguments that came as text by what the text says, once: a
+// batch that is read back from the ledger is unpacked already. What the caller
+// holds stays as it is, for outputs share their histories.
+func (b *ScoreBatch) unpack() {
+	b.Outputs = slices.Clone(b.Outputs)
+	for i := range b.Outputs {
+		o := &b.Outputs[i]
+		o.Call.Arguments = rawArguments(o.Call.Arguments)
+		first := slices.IndexFunc(o.History, func(e Earlier) bool { return isText(e.Call.Arguments) })
+		if first < 0 {
+			continue
+		}
+		o.History = slices.Clone(o.History)
+		for j := first; j < len(o.History); j++ {
+			o.History[j].Call.Arguments = rawArguments(o.History[j].Call.Arguments)
+		}
+	}
+}
+
 // prepare fills in what the outputs leave out and identifies them.
 func (b *ScoreBatch) prepare(parse func(string) Rehearsal) ([]*scoring, error) {
 	if b.Run == "" {
@@ -125,10 +155,6 @@ func (b *ScoreBatch) scoring(o *Output, parse func(string) Rehearsal) (*scoring,
 	}
 	if o.Mode == "" {
 		o.Mode = Forced
-	}
-	o.Call.Arguments = rawArguments(o.Call.Arguments)
-	for i := range o.History {
-		o.History[i].Call.Arguments = rawArguments(o.History[i].Call.Arguments)
 	}
 	s := &scoring{output: o, initial: initial, content: o.content(initial)}
 	if o.Step == nil {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 
 	"github.com/gin-gonic/gin"
 
@@ -93,6 +94,7 @@ type episodeStream struct {
 	c       *gin.Context
 	header  episodeHeader
 	history []audit.Earlier
+	line    int  // that was read last, from 1; empty ones do not count
 	began   bool // the answer's status is out
 }
 
@@ -104,18 +106,21 @@ func (s *episodeStream) run(ctx context.Context, lines <-chan []byte) error {
 		}
 		return invalid("an empty episode", `begin with {"policy": ..., "environment": ..., "episode": ...}`)
 	}
-	if err := decodeLine(first, &s.header); err != nil {
+	if err := s.decode(first, &s.header); err != nil {
 		return err
 	}
 	for more := true; more; {
-		var steps []episodeStep
-		if steps, more = take(lines); len(steps) == 0 && more {
-			return invalid("a step of the episode cannot be read", `send {"call": {"tool": ..., "arguments": ...}, "rehearsal": "..."}`)
+		var (
+			steps []episodeStep
+			err   error
+		)
+		steps, more, err = s.take(lines)
+		if len(steps) > 0 {
+			if err := s.score(ctx, steps); err != nil {
+				return err
+			}
 		}
-		if len(steps) == 0 {
-			break
-		}
-		if err := s.score(ctx, steps); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -123,31 +128,34 @@ func (s *episodeStream) run(ctx context.Context, lines <-chan []byte) error {
 }
 
 // take waits for a step and takes those that are there already, too. A line that
-// cannot be read ends it; nothing with more is a first line that cannot.
-func take(lines <-chan []byte) (steps []episodeStep, more bool) {
+// cannot be read is the error; the steps before it are good.
+func (s *episodeStream) take(lines <-chan []byte) (steps []episodeStep, more bool, err error) {
 	line, ok := <-lines
 	for ok {
 		var step episodeStep
-		if decodeLine(line, &step) != nil {
-			return nil, true
+		if err := s.decode(line, &step); err != nil {
+			return steps, true, err
 		}
 		if steps = append(steps, step); len(steps) == maxWaiting {
-			return steps, true
+			return steps, true, nil
 		}
 		select {
 		case line, ok = <-lines:
 		default:
-			return steps, true
+			return steps, true, nil
 		}
 	}
-	return steps, false
+	return steps, false, nil
 }
 
-func decodeLine(line []byte, into any) error {
-	decoder := json.NewDecoder(bytes.NewReader(line))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(into); err != nil {
-		return &audit.Error{Code: audit.CodeInvalid, Message: "a line of the episode cannot be read", Hint: "GET /v1/openapi.json describes it", Err: err}
+// decode reads the next line.
+func (s *episodeStream) decode(line []byte, into any) error {
+	s.line++
+	if err := audit.DecodeStrict(line, into); err != nil {
+		return &audit.Error{
+			Code: audit.CodeInvalid, Message: "line " + strconv.Itoa(s.line) + " of the episode cannot be read", Err: err,
+			Hint: `send one object a line (curl --data-binary): first {"policy", "environment", "episode"}, then {"call", "rehearsal"} for each step`,
+		}
 	}
 	return nil
 }
@@ -175,7 +183,7 @@ func (s *episodeStream) score(ctx context.Context, steps []episodeStep) error {
 		}
 	}
 	for i := range scores.Scores {
-		if err := s.line(&scores.Scores[i]); err != nil {
+		if err := s.answer(&scores.Scores[i]); err != nil {
 			return err
 		}
 	}
@@ -185,7 +193,7 @@ func (s *episodeStream) score(ctx context.Context, steps []episodeStep) error {
 	return nil
 }
 
-func (s *episodeStream) line(v any) error {
+func (s *episodeStream) answer(v any) error {
 	if !s.began {
 		s.began = true
 		s.c.Header("Content-Type", "application/x-ndjson")
@@ -206,5 +214,5 @@ func (s *episodeStream) fail(err error) {
 		return
 	}
 	s.cfg.logOwn(s.c, err)
-	_ = s.line(audit.ReportError(err)) // a client that is gone is told nothing
+	_ = s.answer(audit.ReportError(err)) // a client that is gone is told nothing
 }

@@ -326,29 +326,29 @@ func (g *gym) aggregate(c *gin.Context) {
 	}
 	key := gin.H{}
 	if reward, ok := all["reward"]; ok {
-		key["mean/reward"] = reward.sum / reward.n
+		key["mean/reward"] = reward.mean
 	}
 	c.JSON(http.StatusOK, gin.H{"group_level_metrics": perTask, "agent_metrics": all.of(), "key_metrics": key})
 }
 
-// means add up named numbers; what is not finite is not a number.
-type means map[string]*struct{ sum, n float64 }
+// means are those of named numbers; what is not finite is not a number.
+type means map[string]*struct{ mean, n float64 }
 
 func (m means) add(name string, x float64) {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return
 	}
 	if m[name] == nil {
-		m[name] = &struct{ sum, n float64 }{}
+		m[name] = &struct{ mean, n float64 }{}
 	}
-	m[name].sum += x
 	m[name].n++
+	m[name].mean += x/m[name].n - m[name].mean/m[name].n // a sum could overflow
 }
 
 func (m means) of() map[string]any {
 	out := make(map[string]any, len(m))
 	for name, x := range m {
-		out["mean/"+name] = x.sum / x.n
+		out["mean/"+name] = x.mean
 	}
 	return out
 }

@@ -109,7 +109,7 @@ func (cfg Config) getAlarms(c *gin.Context) {
 func readBody(c *gin.Context, limit int64) ([]byte, error) {
 	text, err := io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, limit))
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		return nil, &audit.Error{Code: audit.CodeLimit, Message: "the request is over " + strconv.FormatInt(limit>>20, 10) + " MiB", Hint: "send fewer outputs at once", Err: err}
+		return nil, &audit.Error{Code: audit.CodeLimit, Message: "the request is over " + strconv.FormatInt(limit>>20, 10) + " MiB", Hint: "send less at once", Err: err}
 	}
 	if err != nil {
 		return nil, &audit.Error{Code: audit.CodeInvalid, Message: "the request ended early", Hint: "send it again: it is paid once", Err: err}

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -36,9 +35,7 @@ func readLabel(raw json.RawMessage) (label, error) {
 		raw = json.RawMessage(text)
 	}
 	var l label
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&l); err != nil {
+	if err := audit.DecodeStrict(raw, &l); err != nil {
 		return l, &audit.Error{
 			Code: audit.CodeUnprocessable, Message: "the label is no place of an output", Err: err,
 			Hint: `make it the JSON of {"policy", "environment", "start", "history", "call"}`,
@@ -108,13 +105,10 @@ func (cfg Config) postOpenRLHF(c *gin.Context) {
 		return
 	}
 	rewards := make([]audit.Reward, len(req.Query))
-	for i, query := range req.Query {
+	for i := range req.Query {
 		l, err := readLabel(req.Labels[i])
 		if err == nil {
-			if i < len(req.Prompts) {
-				query = strings.TrimPrefix(query, req.Prompts[i])
-			}
-			rewards[i], err = cfg.scalar(c, l, query)
+			rewards[i], err = cfg.response(c, l, &req, i)
 		}
 		if err != nil {
 			cfg.fail(c, fmt.Errorf("sample %d: %w", i, err))
@@ -122,6 +116,23 @@ func (cfg Config) postOpenRLHF(c *gin.Context) {
 		}
 	}
 	c.JSON(http.StatusOK, openRLHF(rewards))
+}
+
+// response scores what follows the prompt of a sample. A query that does not begin
+// with its prompt is refused: scored whole, it would be a false rehearsal.
+func (cfg Config) response(c *gin.Context, l label, req *openRLHFRequest, i int) (audit.Reward, error) {
+	prompt := ""
+	if i < len(req.Prompts) {
+		prompt = req.Prompts[i]
+	}
+	said, found := strings.CutPrefix(req.Query[i], prompt)
+	if !found {
+		return audit.Reward{}, &audit.Error{
+			Code: audit.CodeUnprocessable, Message: "the query does not begin with its prompt",
+			Hint: "apply the chat template before, or send no prompts and the response alone",
+		}
+	}
+	return cfg.scalar(c, l, said)
 }
 
 func openRLHF(rewards []audit.Reward) openRLHFReply {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"strconv"
 
@@ -130,17 +129,12 @@ func trainingID(c *gin.Context) (int32, error) {
 
 // readStrict reads one JSON object of known members.
 func readStrict(c *gin.Context, into any, limit int64, hint string) error {
-	decoder := json.NewDecoder(http.MaxBytesReader(c.Writer, c.Request.Body, limit))
-	decoder.DisallowUnknownFields()
-	err := decoder.Decode(into)
-	if err == nil {
-		if _, err = decoder.Token(); errors.Is(err, io.EOF) {
-			return nil
-		}
-		err = errors.New("something follows the object")
+	text, err := readBody(c, limit)
+	if err != nil {
+		return err
 	}
-	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		return &audit.Error{Code: audit.CodeLimit, Message: "the request is over " + strconv.FormatInt(limit>>20, 10) + " MiB", Hint: "send less at once: " + hint, Err: err}
+	if err := audit.DecodeStrict(text, into); err != nil {
+		return &audit.Error{Code: audit.CodeInvalid, Message: "the request cannot be read", Hint: hint, Err: err}
 	}
-	return &audit.Error{Code: audit.CodeInvalid, Message: "the request", Hint: hint, Err: err}
+	return nil
 }

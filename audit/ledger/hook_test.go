@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -205,8 +206,49 @@ func TestHookPaysOnce(t *testing.T) {
 	changed := batch
 	changed.Outputs = []audit.Output{batch.Outputs[0]}
 	changed.Outputs[0].Rehearsal, changed.Outputs[0].Sample = new("{}"), new(first.Scores[0].Sample)
-	if r := score(t, h, changed).Scores[0]; r.Status != audit.RewardMasked || r.Reason != audit.MaskConflict || r.Phi != nil {
+	if r := score(t, h, changed).Scores[0]; r.Status != audit.RewardMasked || r.Reason != audit.MaskConflict || r.Phi != nil || r.Components != nil || r.Class != "" {
 		t.Errorf("another output at a place that was paid: %+v", r)
+	}
+	changed.Outputs = []audit.Output{batch.Outputs[1]}
+	changed.Outputs[0].History = []audit.Earlier{{Call: calls[0]}} // without what was answered
+	changed.Outputs[0].Sample = new(first.Scores[1].Sample)
+	if r := score(t, h, changed).Scores[0]; !r.Repeated {
+		t.Errorf("in mode forced nothing depends on earlier answers: %+v", r)
+	}
+}
+
+// TestTextOfTextIsUnpackedOnce has a policy quote its arguments once too often:
+// what is left is a text, in the call, in histories that outputs share, when the
+// same batch is sent again, and when the ledger has kept it.
+func TestTextOfTextIsUnpackedOnce(t *testing.T) {
+	t.Parallel()
+	l := setup(t).Ledger
+	env := &counted{Environment: shop(t), wait: make(chan struct{})}
+	config := audit.HookConfig{Store: l, Audit: audit.Config{Opener: opener{env}}}
+	quoted := toCall("get_order", `"\"\\\"{}\\\"\""`)
+	batch := audit.ScoreBatch{Policy: "p", DeadlineMS: 1, Outputs: rollout("e", func(int) string { return "{}" }, quoted, quoted, quoted)}
+	h, err := audit.NewHook(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := score(t, h, batch)
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	close(env.wait)
+	pulled, err := newHook(t, config).Scores(t.Context(), first.ID, time.Minute)
+	if err != nil || pulled.ID != first.ID || pulled.Pending != 0 {
+		t.Errorf("pulled %+v: %v", pulled, err)
+	}
+	batch.DeadlineMS = 0
+	again := score(t, newHook(t, config), batch)
+	if again.ID != first.ID {
+		t.Errorf("sent again it is batch %s, want %s", again.ID, first.ID)
+	}
+	for i, r := range again.Scores {
+		if r.Status != audit.RewardScored || !r.Repeated || r.Real.Family != audit.MalformedCall && r.Real.Family != audit.SchemaInvalid {
+			t.Errorf("output %d: %+v", i, r)
+		}
 	}
 }
 
@@ -530,6 +572,8 @@ func TestHookRefuses(t *testing.T) {
 		reason string
 	}{
 		{func(b *audit.ScoreBatch) { b.Policy = "" }, audit.CodeUnprocessable, "nobody to pay"},
+		{func(b *audit.ScoreBatch) { b.Policy = "a\x00b" }, audit.CodeUnprocessable, "a name that the ledger cannot keep"},
+		{func(b *audit.ScoreBatch) { b.Run = strings.Repeat("r", 191) }, audit.CodeUnprocessable, "a name that is too long"},
 		{func(b *audit.ScoreBatch) { b.Outputs = nil }, audit.CodeUnprocessable, "nothing to score"},
 		{func(b *audit.ScoreBatch) { b.Outputs[0].Rehearsal = nil }, audit.CodeUnprocessable, "no rehearsal"},
 		{func(b *audit.ScoreBatch) { b.Outputs[0].Mode = audit.Canary }, audit.CodeUnprocessable, "a canary"},

@@ -67,7 +67,8 @@ func heldOut(patterns string) func(environment, tool string) bool {
 			if strings.Contains(p, ":") {
 				name = environment + ":" + tool
 			}
-			match, err := path.Match(p, name)
+			// A * of path.Match stops at slashes, which names of tools may have.
+			match, err := path.Match(strings.ReplaceAll(p, "/", "\x00"), strings.ReplaceAll(name, "/", "\x00"))
 			return err == nil && match
 		})
 	}

@@ -19,7 +19,7 @@ from typing import Any
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from understudy_rewards import Client, ServiceError, openrlhf, rllm, skyrl, slime, trl, verl
+from understudy_rewards import Client, ServiceError, openrlhf, rllm, score_texts, skyrl, slime, trl, verl
 
 URL = os.environ["UNDERSTUDY_URL"]
 with open(os.environ["UNDERSTUDY_CASES"], encoding="utf-8") as file:
@@ -68,6 +68,20 @@ class ClientTest(unittest.TestCase):
         with self.assertRaises(ServiceError) as caught:
             Client(url="http://127.0.0.1:9", retries=0).score([{}])
         self.assertEqual(caught.exception.status, 0)
+
+
+    def test_places_name_their_batches(self) -> None:
+        asked: list[tuple[Any, ...]] = []
+
+        class Recorder(Client):
+            def score(self, outputs: Any, checkpoint: int = 0, policy: Any = None, run: Any = None) -> list[Any]:
+                asked.append((len(outputs), checkpoint, policy, run))
+                return [{"text": o["rehearsal"]} for o in outputs]
+
+        places = [place(CASES[0], "b", run="x"), place(CASES[0], "b", run="y"), place(CASES[0], "b", run="x")]
+        scores = score_texts(Recorder(), places, ["1", "2", "3"], 5)
+        self.assertEqual([s["text"] for s in scores], ["1", "2", "3"])
+        self.assertEqual(asked, [(2, 5, "tested", "x"), (1, 5, "tested", "y")])
 
 
 class VerlTest(unittest.TestCase):
@@ -153,6 +167,8 @@ class OpenRLHFTest(unittest.TestCase):
         )
         self.assertEqual(len(list(result["rewards"])), len(CASES))
         self.assertTrue(all(float(x) == 1 for x in result["scores"]))
+        with self.assertRaises(ValueError):  # scored whole, it would be a false rehearsal
+            openrlhf.reward_func(["<s>q{}"], ["q"], [place(CASES[0], "openrlhf-local")])
 
 
 class SlimeTest(unittest.TestCase):

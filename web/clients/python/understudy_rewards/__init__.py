@@ -7,6 +7,6 @@ its JSON text) with ``environment``, ``start``, ``history`` and ``call``.
 """
 
 from .client import Client, ServiceError, Score
-from .place import output_of, text_of
+from .place import output_of, score_texts, text_of
 
-__all__ = ["Client", "Score", "ServiceError", "output_of", "text_of"]
+__all__ = ["Client", "Score", "ServiceError", "output_of", "score_texts", "text_of"]

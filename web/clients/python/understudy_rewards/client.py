@@ -58,7 +58,11 @@ class Client:
         self.retries = retries
 
     def score(
-        self, outputs: Sequence[Mapping[str, Any]], checkpoint: int = 0, policy: str | None = None
+        self,
+        outputs: Sequence[Mapping[str, Any]],
+        checkpoint: int = 0,
+        policy: str | None = None,
+        run: str | None = None,
     ) -> list[Score]:
         """Score outputs of one training step, in order.
 
@@ -74,8 +78,8 @@ class Client:
             "deadline_ms": max(1, int(min(self.timeout, 40.0) * 1000)),
             "outputs": list(outputs),
         }
-        if self.run:
-            batch["run"] = self.run
+        if run or self.run:
+            batch["run"] = run or self.run
         answer = self.request("POST", "/v1/score", batch, deadline)
         while answer["pending"] and time.monotonic() < deadline:
             wait = int(max(1.0, min(40.0, deadline - time.monotonic()) * 1000))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Sequence
 
 from understudy_rewards.client import Client
-from understudy_rewards.place import batch_of, metrics_of, output_of
+from understudy_rewards.place import metrics_of, score_texts
 
 
 def reward_func(queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any], **kwargs: Any) -> dict[str, Any]:
@@ -19,13 +19,11 @@ def reward_func(queries: Sequence[str], prompts: Sequence[str], labels: Sequence
     in [0, 1], for filtering. One sample gives scalars, several give lists, and
     tensors where torch is there.
     """
-    client = Client()
-    outputs = [
-        output_of(label, query[len(prompt) :] if query.startswith(prompt) else query)
-        for query, prompt, label in zip(queries, prompts, labels)
-    ]
-    said = batch_of(labels[0]) if len(labels) else {}
-    scores = client.score(outputs, checkpoint=said.get("checkpoint", 0), policy=said.get("policy"))
+    for i, (query, prompt) in enumerate(zip(queries, prompts)):
+        if not query.startswith(prompt):  # scored whole, it would be a false rehearsal
+            raise ValueError(f"query {i} does not begin with its prompt: apply the chat template before")
+    texts = [query[len(prompt) :] for query, prompt in zip(queries, prompts)]
+    scores = score_texts(Client(), labels, texts)
     metrics = [metrics_of(score) for score in scores]
     logs = {name: [m[name] for m in metrics] for name in ("masked", "false_success", "weight", "baseline", "phi", "term")}
     return {

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
-from .client import Score
+from .client import Client, Score
 
 _BATCH = ("policy", "checkpoint", "run")  # of a whole batch, where a place names them
 
@@ -26,17 +26,29 @@ def place_of(value: Any) -> dict[str, Any]:
     return {name: member for name, member in value.items() if member is not None}
 
 
-def output_of(place: Any, text: str, **members: Any) -> dict[str, Any]:
-    """The output that says ``text`` at a place. Members that are None are left out."""
+def output_of(place: Any, text: str) -> dict[str, Any]:
+    """The output that says ``text`` at a place."""
     output = {name: member for name, member in place_of(place).items() if name not in _BATCH}
     output["rehearsal"] = text
-    output.update({name: member for name, member in members.items() if member is not None})
     return output
 
 
-def batch_of(place: Any) -> dict[str, Any]:
-    """What a place says about its batch: policy, checkpoint, run."""
-    return {name: member for name, member in place_of(place).items() if name in _BATCH}
+def score_texts(client: Client, places: Sequence[Any], texts: Sequence[str], checkpoint: int | None = None) -> list[Score]:
+    """Score what was said at places, in order: one request where they agree.
+
+    ``policy``, ``run`` and ``checkpoint`` of a place go before the client's; the
+    checkpoint that is given, the trainer's own, goes before the place's.
+    """
+    batches: dict[tuple[Any, ...], list[int]] = {}
+    for i, place in enumerate(places):
+        said = place_of(place)
+        step = said.get("checkpoint", 0) if checkpoint is None else checkpoint
+        batches.setdefault((int(step), said.get("policy"), said.get("run")), []).append(i)
+    scores: dict[int, Score] = {}
+    for (step, policy, run), members in batches.items():
+        outputs = [output_of(places[i], texts[i]) for i in members]
+        scores.update(zip(members, client.score(outputs, checkpoint=step, policy=policy, run=run)))
+    return [scores[i] for i in range(len(places))]
 
 
 def text_of(completion: Any) -> str:

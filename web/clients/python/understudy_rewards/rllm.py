@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Mapping
 
 from .client import Client
-from .place import batch_of, metrics_of, output_of
+from .place import metrics_of, score_texts
 
 try:
     from rllm.eval.types import EvalOutput, Signal
@@ -42,13 +42,10 @@ class CalibrationEvaluator:
         self.trajectory = trajectory
 
     def evaluate(self, task: Any, episode: Any) -> Any:
-        """Score an episode in one request."""
+        """Score the steps of an episode."""
         steps = [s for t in episode.trajectories if t.name == self.trajectory for s in t.steps]
         places = [_place(task, step) for step in steps]
-        outputs = [output_of(place, _text(step)) for place, step in zip(places, steps)]
-        said = batch_of(places[0]) if places else {}
-        client = self.client or Client()
-        scores = client.score(outputs, checkpoint=said.get("checkpoint", 0), policy=said.get("policy"))
+        scores = score_texts(self.client or Client(), places, [_text(step) for step in steps])
         terms: list[float] = []
         for step, score in zip(steps, scores):
             if score["status"] == "scored":

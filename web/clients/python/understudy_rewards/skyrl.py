@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Mapping
 
 from .client import Client
-from .place import batch_of, metrics_of, output_of, place_of
+from .place import metrics_of, place_of, score_texts
 
 try:  # SkyRL checks the base class; without it the environment is the same
     from skyrl_gym.envs.base_text_env import BaseTextEnv as _Base
@@ -31,9 +31,9 @@ class RehearsalEnv(_Base):
         nested = [extras, extras.get("extra_info") or {}, extras.get("reward_spec") or {}]
         found = next((rows["understudy"] for rows in nested if "understudy" in rows), None)
         self.place = place_of(found)
-        self.checkpoint = int(extras.get("global_step", batch_of(self.place).get("checkpoint", 0)))
+        self.checkpoint = extras.get("global_step")
         option = env_config.get if isinstance(env_config, Mapping) else lambda name: getattr(env_config, name, None)
-        self.client = Client(url=option("url"), token=option("token"), policy=option("policy") or self.place.get("policy"))
+        self.client = Client(url=option("url"), token=option("token"), policy=option("policy"))
 
     def init(self, prompt: Any) -> tuple[Any, dict[str, Any]]:
         """Begin: the prompt is the row's own."""
@@ -41,7 +41,7 @@ class RehearsalEnv(_Base):
 
     def step(self, action: str) -> dict[str, Any]:
         """Score the rehearsal and end."""
-        score = self.client.score([output_of(self.place, action)], checkpoint=self.checkpoint)[0]
+        score = score_texts(self.client, [self.place], [action], self.checkpoint)[0]
         metrics = metrics_of(score)
         return {"observations": [], "reward": metrics["term"], "done": True, "metadata": {**metrics, "score": dict(score)}}
 

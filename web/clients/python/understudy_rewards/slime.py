@@ -9,7 +9,7 @@ import asyncio
 from typing import Any
 
 from .client import Client
-from .place import batch_of, metrics_of, output_of, place_of
+from .place import metrics_of, place_of, score_texts
 
 
 async def custom_rm(args: Any, sample: Any, **kwargs: Any) -> Any:
@@ -21,12 +21,8 @@ async def custom_rm(args: Any, sample: Any, **kwargs: Any) -> Any:
     """
     samples = sample if isinstance(sample, list) else [sample]
     places = [_place(s) for s in samples]
-    outputs = [output_of(place, s.response) for place, s in zip(places, samples)]
-    said = batch_of(places[0]) if places else {}
-    client = Client()
-    scores = await asyncio.to_thread(
-        client.score, outputs, int(kwargs.get("rollout_id", said.get("checkpoint", 0))), said.get("policy")
-    )
+    texts = [s.response for s in samples]
+    scores = await asyncio.to_thread(score_texts, Client(), places, texts, kwargs.get("rollout_id"))
     rewards: list[Any] = []
     for s, score in zip(samples, scores):
         metrics = metrics_of(score)

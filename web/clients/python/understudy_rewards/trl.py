@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, Sequence
 
 from .client import Client
-from .place import batch_of, number_of, output_of, text_of
+from .place import number_of, score_texts, text_of
 
 
 class CalibrationReward:
@@ -40,12 +40,8 @@ class CalibrationReward:
         if places is None:
             raise ValueError(f"the data set has no column {self.column!r}")
         client = self.client or Client()
-        outputs = [output_of(place, text_of(said)) for place, said in zip(places, completions)]
-        said = batch_of(places[0]) if places else {}
         step = getattr(trainer_state, "global_step", None)
-        scores = client.score(
-            outputs, checkpoint=said.get("checkpoint", 0) if step is None else step, policy=said.get("policy")
-        )
+        scores = score_texts(client, places, [text_of(said) for said in completions], step)
         numbers = [number_of(score, self.value) for score in scores]
         if log_metric is not None and numbers:
             log_metric("calibration/masked", sum(n is None for n in numbers) / len(numbers))

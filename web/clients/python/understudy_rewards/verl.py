@@ -11,7 +11,7 @@ import asyncio
 from typing import Any, Mapping
 
 from understudy_rewards.client import Client
-from understudy_rewards.place import batch_of, metrics_of, output_of
+from understudy_rewards.place import metrics_of, score_texts
 
 
 def compute_score(
@@ -31,13 +31,8 @@ def compute_score(
     info = extra_info or {}
     place = info.get("understudy", ground_truth)
     options = dict(reward_kwargs)
-    said = batch_of(place)
-    checkpoint = options.pop("checkpoint", info.get("global_steps", said.get("checkpoint", 0)))
-    if "policy" in said:
-        options.setdefault("policy", said["policy"])
-    if "run" in said:
-        options.setdefault("run", said["run"])
-    score = Client(**options).score([output_of(place, solution_str)], checkpoint=checkpoint)[0]
+    checkpoint = options.pop("checkpoint", info.get("global_steps"))
+    score = score_texts(Client(**options), [place], [solution_str], checkpoint)[0]
     metrics = metrics_of(score)
     return {"score": metrics["term"], **metrics}
 
