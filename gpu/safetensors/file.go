@@ -83,17 +83,20 @@ func (f *File) add(t Tensor) {
 
 // mapFile maps one file and parses its header.
 func (f *File) mapFile(path string) ([]Tensor, map[string]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open weights: %w", err)
+	}
+	if !info.Mode().IsRegular() { // opening a pipe would wait for its other end
+		return nil, nil, &FormatError{File: path, Reason: "is no regular file"}
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open weights: %w", err)
 	}
 	defer file.Close() // the mapping outlives the descriptor
-	info, err := file.Stat()
-	if err != nil {
+	if info, err = file.Stat(); err != nil {
 		return nil, nil, fmt.Errorf("open weights: %w", err)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, nil, &FormatError{File: path, Reason: "is no regular file"}
 	}
 	if info.Size() < lengthSize { // an empty file cannot be mapped
 		return nil, nil, &FormatError{File: path, Reason: fmt.Sprintf("truncated: %d bytes", info.Size())}

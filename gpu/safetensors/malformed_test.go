@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"understudy/gpu/safetensors"
@@ -140,6 +141,13 @@ func TestShardsThatDisagree(t *testing.T) {
 	}
 	if _, err := safetensors.Open(t.TempDir()); !errors.Is(err, safetensors.ErrNotFound) {
 		t.Errorf("empty folder: %v, want ErrNotFound", err)
+	}
+	pipe := filepath.Join(t.TempDir(), "model.safetensors")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := safetensors.Open(pipe); err == nil || !strings.Contains(err.Error(), "no regular file") {
+		t.Errorf("a pipe: got %v", err)
 	}
 	if _, err := safetensors.Open("/dev/null"); err == nil || !strings.Contains(err.Error(), "no regular file") {
 		t.Errorf("device: %v, want a refusal", err)
