@@ -139,7 +139,7 @@ func (c *contract) readOnly(ctx context.Context) (string, error) {
 		return "", notApplicable("no task's solution reads")
 	}
 	if c.write < 0 {
-		return "", notApplicable("no task with a write is known")
+		return "", notApplicable("no task's solution makes a call that is known to write")
 	}
 	s, err := c.prepared(ctx, audit.Start{})
 	defer closing(s)
@@ -350,7 +350,7 @@ func (c *contract) refusal(ctx context.Context) (string, error) {
 
 func (c *contract) solvable(ctx context.Context) (string, error) {
 	if c.write < 0 {
-		return "", notApplicable("no task with a write is known")
+		return "", notApplicable("no task's solution makes a call that is known to write")
 	}
 	s, err := c.env.Open(ctx, audit.Start{Task: c.task.ID})
 	defer closing(s)

@@ -94,6 +94,10 @@ func Contract(ctx context.Context, env audit.Environment) (Report, error) {
 		report.Findings = append(report.Findings, f)
 	}
 	report.Noise = c.noise
+	if c.write < 0 {
+		report.Notes = append(report.Notes, "little could be tried: declare the effect of each tool (read or write), "+
+			"and a task whose solution makes a call that writes")
+	}
 	if err := report.describe(ctx, env); err != nil {
 		return report, err
 	}
@@ -106,7 +110,7 @@ func (r *Report) describe(ctx context.Context, env audit.Environment) error {
 		r.Adapter = k.Kind()
 	}
 	if n, ok := env.(interface{ Notes() []string }); ok {
-		r.Notes = n.Notes()
+		r.Notes = append(r.Notes, n.Notes()...)
 	}
 	j, ok := env.(interface {
 		Jail(ctx context.Context) (string, error)
@@ -176,7 +180,7 @@ func notApplicable(why string) error { return fmt.Errorf("%s: %w", why, errNotAp
 func (c *contract) written(ctx context.Context, start audit.Start) (audit.Session, audit.Observation, error) {
 	var obs audit.Observation
 	if c.write < 0 {
-		return nil, obs, notApplicable("no task with a write is known")
+		return nil, obs, notApplicable("no task's solution makes a call that is known to write")
 	}
 	start.Task = c.task.ID
 	s, err := c.env.Open(ctx, start)
@@ -197,7 +201,7 @@ func (c *contract) written(ctx context.Context, start audit.Start) (audit.Sessio
 // prepared is a session at the point just before that write.
 func (c *contract) prepared(ctx context.Context, start audit.Start) (audit.Session, error) {
 	if c.write < 0 {
-		return nil, notApplicable("no task with a write is known")
+		return nil, notApplicable("no task's solution makes a call that is known to write")
 	}
 	start.Task = c.task.ID
 	s, err := c.env.Open(ctx, start)

@@ -83,6 +83,10 @@ func printObservation(w io.Writer, seen audit.Observation, p paint) {
 	case audit.StatusFault, audit.StatusUnknown:
 		fmt.Fprintln(w, p.red(string(seen.Status)+": ")+string(seen.Raw))
 	}
+	if seen.Delta == nil && (seen.Status == audit.StatusOK || seen.Status == audit.StatusUnknown) {
+		fmt.Fprintln(w, p.dim("what it changed is not known: nothing shows the state of this environment (state_probes)"))
+		return
+	}
 	printDelta(w, seen.Delta, p)
 }
 
@@ -125,10 +129,15 @@ func sandboxCheck(ctx context.Context, inv *invocation, envs *environments, args
 		fmt.Fprintln(inv.stdout, "survivor   "+text)
 	}
 	soak, err := proof.Soak(ctx, env, proof.SoakConfig{Calls: f.calls, Seed: f.seed})
-	if err != nil {
+	switch {
+	case errors.Is(err, proof.ErrCannotSoak):
+		fmt.Fprintln(inv.stdout, "soak       none: "+err.Error())
+		soak = &proof.SoakReport{}
+	case err != nil:
 		return err
+	default:
+		soak.Print(inv.stdout)
 	}
-	soak.Print(inv.stdout)
 	if len(faults)+len(soak.Findings) > 0 {
 		return &gateError{status: exitFailed, text: fmt.Sprintf("%s: %d task faults, %d soak findings", args[0], len(faults), len(soak.Findings))}
 	}

@@ -71,6 +71,9 @@ func TestFaultsNameLineAndRemedy(t *testing.T) {
 		{"    classes: [", "    class: CarPark\n    classes: [", `line 67: environments.journey: give one of: class and file, classes, metadata`, "two ways to name a class"},
 		{"  library:", "  shop:", `line 28: mapping key "shop" already defined`, "a name that stands twice"},
 		{"environments:\n", "environments: [\n", `line `, "no YAML"},
+		{"timeout: 10s", "timeout: " + strings.Repeat("[", 50_000), `line 6: nested deeper than 100 levels`, "brackets that would cost the parser gigabytes"},
+		{"timeout: 10s", "timeout: " + strings.Repeat("{a: ", 50_000), `line 6: nested deeper than 100 levels`, "braces"},
+		{"timeout: 10s", "timeout:\n" + strings.Repeat("- ", 50_000), `line 7: nested deeper than 100 levels`, "dashes"},
 		{"timeout: 10s", "timeout: *short", `line 6: Alias is not understood here`, "what YAML can and we do not read"},
 	}
 	for _, test := range tests {
@@ -145,6 +148,9 @@ func TestReferences(t *testing.T) {
 	}
 	if two, err := set.Environment(t.Context(), "library"); err != nil || one != two {
 		t.Errorf("an environment is opened once: %v", err)
+	}
+	if _, err := mount.Parse([]byte("# "+strings.Repeat("-", 200)+"\nenvironments: {a: {adapter: mcp-http, url: x}}"), "x", "."); err != nil {
+		t.Errorf("a ruler in a comment: %v", err)
 	}
 	if set.Has("shop2") || !set.Has("shop") {
 		t.Error("what the set has")

@@ -53,6 +53,10 @@ func (r *TaskReport) Print(out io.Writer) {
 	}
 	fmt.Fprintf(out, "tasks      %d, of which %d are solved by their reference and fail untouched\n", len(r.Results), solvable)
 	fmt.Fprintf(out, "agents     idle succeeds on %d, destroyer on %d\n", idle, destroyers)
+	if len(r.Results) == 0 {
+		fmt.Fprintln(out, "kill rate  none: without tasks nothing is checked")
+		return
+	}
 	fmt.Fprintf(out, "kill rate  %.1f %%\n", 100*r.KillRate())
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "  mutation\tkilled\tsurvived\tsame end\t")

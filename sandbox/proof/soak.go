@@ -2,6 +2,7 @@ package proof
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -118,6 +119,9 @@ type soaker struct {
 	world   *world // the initial world, which all sessions share; nil until one has looked
 }
 
+// ErrCannotSoak is of an environment whose rules cannot be watched.
+var ErrCannotSoak = errors.New("its sessions do not show both state and invariants, so its rules cannot be soaked")
+
 // inspected is what a soak needs of a session.
 type inspected interface {
 	audit.Session
@@ -133,7 +137,7 @@ func (s *soaker) open(ctx context.Context) (inspected, error) {
 	i, ok := session.(inspected)
 	if !ok {
 		return nil, &audit.Error{
-			Code: audit.CodeInvalid, Message: s.env.Info().Name + " cannot be soaked: its sessions show neither state nor invariants",
+			Code: audit.CodeInvalid, Message: s.env.Info().Name, Err: ErrCannotSoak,
 			Hint: "a soak needs the capabilities state and invariants; the built-in domains have them",
 		}
 	}
