@@ -82,7 +82,7 @@ type engineBench struct {
 
 // run prints each figure as soon as it is there: all of them take minutes.
 func (b *engineBench) run(ctx context.Context, inv *invocation) error {
-	row := func(name, figure, remark string, args ...any) {
+	row := func(name, figure, remark string, args ...any) { // a tabwriter would keep them to itself
 		fmt.Fprintf(inv.stdout, "%-25s  %14s  %s\n", name, figure, fmt.Sprintf(remark, args...))
 	}
 	fmt.Fprintf(inv.stdout, "%s, %.0fM parameters, %s, %s mode, %s\n\n", b.e.name, float64(b.parameters)/1e6, b.dtype, b.e.device.Mode(), b.e.device.Name())
@@ -92,20 +92,8 @@ func (b *engineBench) run(ctx context.Context, inv *invocation) error {
 		return err
 	}
 	row("prefill", perSecond(prefill), "%d-token prompts, one at a time", benchPrompt)
-	bandwidth := bandwidthOf(cmp.Or(b.flags.threads, runtime.GOMAXPROCS(0)))
-	for _, batch := range []int{1, 4, 16} {
-		rate, err := b.decode(ctx, batch)
-		if err != nil {
-			return err
-		}
-		products, err := productRate(b.e.device, batch)
-		if err != nil {
-			return err
-		}
-		byMemory := float64(batch) * bandwidth / float64(b.bytes)
-		byProducts := products / float64(2*b.parameters)
-		row(fmt.Sprintf("decode, batch %d", batch), perSecond(rate), "%.0f %% of what the machine allows: %.1f by memory (%.1f GB/s), %.1f by products (%.0f GFLOP/s)",
-			100*rate/min(byMemory, byProducts), byMemory, bandwidth/1e9, byProducts, products/1e9)
+	if err := b.decodes(ctx, row); err != nil {
+		return err
 	}
 	shared, batched, lone, err := b.sharing(ctx)
 	if err != nil {
@@ -114,9 +102,41 @@ func (b *engineBench) run(ctx context.Context, inv *invocation) error {
 	row(fmt.Sprintf("%d rollouts of one prompt", benchRollouts), seconds(shared), "%d + %d tokens", benchPrompt, benchNew)
 	row(fmt.Sprintf("%d prompts in one batch", benchRollouts), seconds(batched), "sharing is %.1f times as fast", batched.Seconds()/shared.Seconds())
 	row(fmt.Sprintf("%d prompts, one at a time", benchRollouts), seconds(lone), "sharing is %.1f times as fast", lone.Seconds()/shared.Seconds())
-	row("processors", fmt.Sprintf("%.1f of %d", now().since(began), cmp.Or(b.flags.threads, runtime.GOMAXPROCS(0))), "at work on average; when other programs take their share, these figures are low")
+	row("processors", fmt.Sprintf("%.1f of %d", now().since(began), b.threads()), "at work on average; when other programs take their share, these figures are low")
 	return nil
 }
+
+// decodes are rates beside what the machine allows. Its limits are measured before
+// and after each, and the better ones count: others may use it, too.
+func (b *engineBench) decodes(ctx context.Context, row func(name, figure, remark string, args ...any)) error {
+	memory := make([]uint64, 64<<20) // 512 MiB: more than caches hold
+	for i := range memory {
+		memory[i] = uint64(i) //nolint:gosec // anything but untouched pages
+	}
+	var bandwidth float64
+	for _, batch := range []int{1, 4, 16} {
+		var products float64
+		limits := func() error {
+			rate, err := productRate(b.e.device, batch)
+			bandwidth, products = max(bandwidth, bandwidthOf(memory, b.threads())), max(products, rate)
+			return err
+		}
+		if err := limits(); err != nil {
+			return err
+		}
+		rate, err := b.decode(ctx, batch)
+		if err := errors.Join(err, limits()); err != nil {
+			return err
+		}
+		byMemory := float64(batch) * bandwidth / float64(b.bytes)
+		byProducts := products / float64(2*b.parameters)
+		row(fmt.Sprintf("decode, batch %d", batch), perSecond(rate), "%.0f %% of what the machine allows: %.1f by memory (%.1f GB/s), %.1f by products (%.0f GFLOP/s)",
+			100*rate/min(byMemory, byProducts), byMemory, bandwidth/1e9, byProducts, products/1e9)
+	}
+	return nil
+}
+
+func (b *engineBench) threads() int { return cmp.Or(b.flags.threads, runtime.GOMAXPROCS(0)) }
 
 func perSecond(rate float64) string { return fmt.Sprintf("%.1f tokens/s", rate) }
 
@@ -241,11 +261,7 @@ func (b *engineBench) sharing(ctx context.Context) (shared, batched, lone time.D
 
 // bandwidthOf is how many bytes a second so many goroutines read from memory that
 // no cache holds: the best of several parts, as others may use the machine, too.
-func bandwidthOf(threads int) (best float64) {
-	data := make([]uint64, 64<<20) // 512 MiB
-	for i := range data {
-		data[i] = uint64(i) //nolint:gosec // anything but untouched pages
-	}
+func bandwidthOf(data []uint64, threads int) (best float64) {
 	const parts = 16
 	sums := make([]uint64, threads)
 	for p := range parts * 3 {
