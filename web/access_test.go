@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/cookiejar"
@@ -188,5 +189,31 @@ func TestHeaders(t *testing.T) {
 		if !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: %v", path, h)
 		}
+	}
+}
+
+// TestRevokedTokenEndsItsStreams revokes a token whose holder watches a page.
+func TestRevokedTokenEndsItsStreams(t *testing.T) {
+	t.Parallel()
+	l, at := guarded(t)
+	if _, err := l.CreateRun(t.Context(), audit.NewRun{Name: "watched", Policy: "p"}); err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at+"/events?run=watched", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+give(t, l, "viewer", audit.ReaderRole))
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if err := l.RevokeToken(t.Context(), "viewer"); err != nil {
+		t.Fatal(err)
+	}
+	// Without an end this read lasts until the test's own.
+	if text, err := io.ReadAll(res.Body); err != nil || !strings.HasPrefix(string(text), "retry:") {
+		t.Errorf("the stream ended with %q, %v", text, err)
 	}
 }

@@ -23,7 +23,7 @@ func (l *Ledger) SaveContract(ctx context.Context, c audit.Contract) error {
 	}
 	_, err = l.pool.Exec(ctx, `
 		INSERT INTO environment_contract (ref, digest, adapter, failed, document) VALUES ($1, $2, $3, $4, $5)`,
-		c.Ref, c.Environment.Digest.String(), c.Adapter, c.Failed(), string(document))
+		label(c.Ref), c.Environment.Digest.String(), label(c.Adapter), c.Failed(), string(document))
 	if err != nil {
 		return fmt.Errorf("save the contract of %s: %w", c.Ref, err)
 	}
@@ -47,7 +47,7 @@ func (l *Ledger) Contracts(ctx context.Context) ([]audit.Contract, error) {
 // Contract is the last contract of an environment.
 func (l *Ledger) Contract(ctx context.Context, ref string) (audit.Contract, error) {
 	rows, err := l.pool.Query(ctx, `
-		SELECT document, checked_at FROM environment_contract WHERE ref = $1 ORDER BY id DESC LIMIT 1`, ref)
+		SELECT document, checked_at FROM environment_contract WHERE ref = $1 ORDER BY id DESC LIMIT 1`, label(ref))
 	if err != nil {
 		return audit.Contract{}, fmt.Errorf("read the contract of %s: %w", ref, err)
 	}

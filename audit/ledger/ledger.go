@@ -129,7 +129,7 @@ const begin = `begin; set local enable_seqscan = off`
 
 // beginLookups is begin for statements that join a list of keys with a table:
 // they look each key up instead of reading the table into a hash.
-const beginLookups = begin + `; set local enable_hashjoin = off; set local enable_mergejoin = off`
+const beginLookups = begin + `; set local enable_hashjoin = off; set local enable_mergejoin = off; set local jit = off`
 
 // beginCommit is begin for the statements of a commit, which are the same each
 // time but for the lengths of their arrays: PostgreSQL would plan them anew for

@@ -190,7 +190,7 @@ func (l *Ledger) Alarms(ctx context.Context, run string, page audit.Page) ([]aud
 	rows, err := l.pool.Query(ctx, `
 		SELECT a.id, a.kind, r.name, a.policy, a.step, a.value, a.reference, a.height, a.message, a.raised_at
 		FROM alarm a JOIN run r ON r.id = a.run
-		WHERE a.id < $1 AND ($2 = '' OR r.name = $2) ORDER BY a.id DESC LIMIT $3`, before, run, limit+1)
+		WHERE a.id < $1 AND ($2 = '' OR r.name = $2) ORDER BY a.id DESC LIMIT $3`, before, label(run), limit+1)
 	if err != nil {
 		return nil, "", fmt.Errorf("list alarms: %w", err)
 	}

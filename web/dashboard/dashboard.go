@@ -137,7 +137,7 @@ func (s *site) newRequest(c *gin.Context, p page) (*request, error) {
 
 func newest(runs []audit.RunHead) string {
 	for _, run := range runs {
-		if run.Pairs > 0 {
+		if run.Pairs > run.Masked {
 			return run.Name
 		}
 	}

@@ -16,6 +16,8 @@ const (
 	livePeriod = time.Second
 	// beatPeriod keeps proxies from closing a stream that has nothing to say.
 	beatPeriod = 15 * time.Second
+	// guardPeriod is how long a stream outlives its token at most.
+	guardPeriod = 5 * time.Second
 )
 
 // events tells a browser that a run moved (?run=), as server-sent events. What
@@ -44,7 +46,7 @@ func (s *site) events(c *gin.Context) {
 	}
 	tick := time.NewTicker(livePeriod)
 	defer tick.Stop()
-	last, quiet := head, time.Duration(0)
+	last, quiet, unasked := head, time.Duration(0), time.Duration(0)
 	for {
 		select {
 		case <-ctx.Done():
@@ -52,6 +54,12 @@ func (s *site) events(c *gin.Context) {
 		case <-s.Closing:
 			return
 		case <-tick.C:
+		}
+		if unasked += livePeriod; unasked >= guardPeriod {
+			unasked = 0
+			if !s.Guard.Still(c.Request, audit.ReaderRole) {
+				return
+			}
 		}
 		head, err := s.liveState(ctx, run)
 		quiet += livePeriod
