@@ -57,7 +57,7 @@ func TestEpisodesLoseNoLine(t *testing.T) {
 		{[]string{header, step + step}, 0, "line 2 ", "two steps on a line"},
 		{[]string{header, step, step, "{"}, 2, "line 4 ", "steps before a bad line are paid"},
 		{[]string{header, step, `{"call":{"tool":"t","argumnts":{}},"rehearsal":"{}"}`}, 1, "argumnts", "a misspelt member of a call"},
-		{[]string{header, `{"call":{"tool":"t"},"rehersal":"{}"}`}, 0, "rehersal", "a misspelt member of a step"},
+		{[]string{header, `{"call":{"tool":"t"},"rehearsed":"{}"}`}, 0, "rehearsed", "a misspelt member of a step"},
 		{nil, 0, "empty", "nothing at all"},
 	} {
 		w := post(t, "/v1/episodes", strings.Join(row.lines, "\n"))
