@@ -203,12 +203,13 @@ func keepsContract(t *testing.T, at string, cases []trainerCase) {
 
 // fragment is the JSON Pointer of a place in the document, as a URL's fragment.
 func fragment(tokens ...string) string {
-	pointer := "#"
+	var pointer strings.Builder
+	pointer.WriteByte('#')
 	for _, token := range tokens {
 		token = strings.ReplaceAll(strings.ReplaceAll(token, "~", "~0"), "/", "~1")
-		pointer += "/" + url.PathEscape(token)
+		pointer.WriteString("/" + url.PathEscape(token))
 	}
-	return pointer
+	return pointer.String()
 }
 
 func send(t *testing.T, method, url, body string) (status int, kind, answer string) {
