@@ -3,6 +3,7 @@ package dashboard_test
 import (
 	"context"
 	_ "embed" // the checks that run in the browser
+	"flag"
 	"log/slog"
 	"net/http/httptest"
 	"os"
@@ -29,8 +30,12 @@ var postgres ledgertest.Server
 
 func TestMain(m *testing.M) { os.Exit(postgres.Main(m)) }
 
-// seededPairs is how many pairs every page is tried with.
-const seededPairs = 10_000
+const (
+	// seededPairs is how many pairs every page is tried with.
+	seededPairs = 10_000
+	// baselinePairs is how many of the same calls the checkpoint before made.
+	baselinePairs = 2_000
+)
 
 // world is a service over a ledger with two checkpoints.
 type world struct {
@@ -46,15 +51,6 @@ func newLedger(t *testing.T) *ledger.Ledger {
 		t.Fatal(err)
 	}
 	return l
-}
-
-// newWorld fills a ledger: a few pairs of one checkpoint, many of the next.
-func newWorld(t *testing.T, pairs int) *world {
-	t.Helper()
-	l := newLedger(t)
-	ledgertest.Fill(t, l, ledgertest.Seed{Run: "step-100", Checkpoint: 100, Pairs: 400, Wrong: .6})
-	ledgertest.Fill(t, l, ledgertest.Seed{Run: "step-200", Checkpoint: 200, Pairs: pairs, Wrong: .35})
-	return serve(t, l)
 }
 
 func serve(t *testing.T, l *ledger.Ledger) *world {
@@ -76,7 +72,7 @@ type browser struct {
 	at  string
 }
 
-func newBrowser(t *testing.T, at string) *browser {
+func newBrowser(t *testing.T) *browser {
 	t.Helper()
 	path := chromium(t)
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1280, 900), chromedp.Flag("lang", "en-GB"))
@@ -87,7 +83,7 @@ func newBrowser(t *testing.T, at string) *browser {
 		cancel()
 		stop()
 	})
-	b := &browser{t: t, ctx: ctx, at: at}
+	b := &browser{t: t, ctx: ctx}
 	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil { // the first call starts the browser
 		t.Fatal(err)
 	}
@@ -104,6 +100,9 @@ func newBrowser(t *testing.T, at string) *browser {
 	}
 	return b
 }
+
+// visit turns the tab to another test and the service that it tries.
+func (b *browser) visit(t *testing.T, w *world) { b.t, b.at = t, w.url }
 
 // chromium finds the browser; a machine without one fails with the line to run.
 func chromium(t *testing.T) string {
@@ -191,15 +190,32 @@ func (b *browser) media(scheme string, width int64) {
 	}))
 }
 
-// look keeps a picture of the whole page among the test's artifacts, or in
-// UNDERSTUDY_SCREENSHOTS.
+// looks shows the page as people see it who like it light, dark, or narrow.
+func (b *browser) looks(name string) {
+	b.t.Helper()
+	file := strings.ReplaceAll(name, " ", "-")
+	b.look(file, "light", 1280)
+	b.look(file, "dark", 1280)
+	b.sound(name + " in the dark")
+	b.look(file, "light", 390)
+	if !b.holds(`document.documentElement.scrollWidth <= 391`) {
+		b.t.Errorf("%s: the page is wider than a narrow screen: %s", name, b.text(`[...document.querySelectorAll("main *")].filter(e => e.getBoundingClientRect().right > 391 && !e.closest(".scroll, .squares, nav")).slice(0, 5).map(e => e.outerHTML.slice(0, 120)).join("\n")`))
+	}
+}
+
+// look shows the page in a colour scheme and a width. It keeps a picture of the
+// whole page in UNDERSTUDY_SCREENSHOTS, or among the artifacts of go test
+// -artifacts; where nobody would see it, none is taken.
 func (b *browser) look(name, scheme string, width int64) {
 	b.t.Helper()
+	b.media(scheme, width)
 	dir := os.Getenv("UNDERSTUDY_SCREENSHOTS")
-	if dir == "" {
+	if dir == "" && flag.Lookup("test.artifacts").Value.String() == "true" {
 		dir = b.t.ArtifactDir()
 	}
-	b.media(scheme, width)
+	if dir == "" {
+		return
+	}
 	picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
 	if err != nil {
 		b.t.Fatal(err)
@@ -212,6 +228,7 @@ func (b *browser) look(name, scheme string, width int64) {
 // press types keys at the page.
 func (b *browser) press(keys string) {
 	b.t.Helper()
+	b.until(`document.readyState === "complete"`) // the script listens
 	b.do(chromedp.KeyEvent(keys))
 }
 

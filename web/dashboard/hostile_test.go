@@ -36,9 +36,26 @@ func hostilePair(t *testing.T, key byte, raw string) audit.Pair {
 	}
 }
 
-// TestHostileText shows what an enemy rehearsed, on every page that shows it.
-func TestHostileText(t *testing.T) {
+// TestFewPairs tries what needs a small ledger of its own, in one browser.
+func TestFewPairs(t *testing.T) {
 	t.Parallel()
+	b := newBrowser(t)
+	for _, part := range []struct {
+		name string
+		test func(t *testing.T, b *browser)
+	}{
+		{"hostile text", hostileTexts},
+		{"the checks find faults", soundFindsFaults},
+		{"live", live},
+		{"empty", empty},
+	} {
+		t.Run(part.name, func(t *testing.T) { part.test(t, b) })
+	}
+}
+
+// hostileTexts shows what an enemy rehearsed, on every page that shows it.
+func hostileTexts(t *testing.T, b *browser) {
+	t.Helper()
 	l := newLedger(t)
 	run := "<script>window.owned=1</script>"
 	if _, err := l.CreateRun(t.Context(), audit.NewRun{Name: run, Policy: hostile(0)}); err != nil {
@@ -52,8 +69,7 @@ func TestHostileText(t *testing.T) {
 	if err := l.Summarize(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
-	w := serve(t, l)
-	b := newBrowser(t, w.url)
+	b.visit(t, serve(t, l))
 	paths := []string{"/", "/tools", "/calls"}
 	for _, key := range []string{"01", "02", "03"} {
 		paths = append(paths, "/call?key="+key+strings.Repeat("0", 62))
@@ -84,10 +100,10 @@ func TestHostileText(t *testing.T) {
 	}
 }
 
-// TestSoundFindsFaults shows that the checks of every page can fail.
-func TestSoundFindsFaults(t *testing.T) {
-	t.Parallel()
-	b := newBrowser(t, serve(t, newLedger(t)).url)
+// soundFindsFaults shows that the checks of every page can fail.
+func soundFindsFaults(t *testing.T, b *browser) {
+	t.Helper()
+	b.visit(t, serve(t, newLedger(t)))
 	b.open("/sign-in")
 	b.sound("sign in")
 	for name, broken := range map[string]string{
@@ -103,9 +119,9 @@ func TestSoundFindsFaults(t *testing.T) {
 	}
 }
 
-// TestLive watches a run move: the page follows without being loaded again.
-func TestLive(t *testing.T) {
-	t.Parallel()
+// live watches a run move: the page follows without being loaded again.
+func live(t *testing.T, b *browser) {
+	t.Helper()
 	l := newLedger(t)
 	if _, err := l.CreateRun(t.Context(), audit.NewRun{Name: "live", Policy: "p"}); err != nil {
 		t.Fatal(err)
@@ -119,7 +135,7 @@ func TestLive(t *testing.T) {
 		}
 	}
 	commit(1)
-	b := newBrowser(t, serve(t, l).url)
+	b.visit(t, serve(t, l))
 	b.open("/")
 	b.do(b.mark())
 	b.until(`document.querySelector("[data-live=asof]").textContent.includes("1 calls")`)
@@ -130,11 +146,10 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// TestEmpty shows what to run where nothing is there yet.
-func TestEmpty(t *testing.T) {
-	t.Parallel()
-	l := newLedger(t)
-	b := newBrowser(t, serve(t, l).url)
+// empty shows what to run where nothing is there yet.
+func empty(t *testing.T, b *browser) {
+	t.Helper()
+	b.visit(t, serve(t, newLedger(t)))
 	for _, path := range []string{"/", "/tools", "/calls"} {
 		b.open(path)
 		b.sound(path)
@@ -143,4 +158,27 @@ func TestEmpty(t *testing.T) {
 		}
 	}
 	b.look("empty", "light", 1280)
+}
+
+// TestFirstScreenPassesOverMaskedRuns opens the dashboard after a run of which
+// no call has a verdict.
+func TestFirstScreenPassesOverMaskedRuns(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	scored, masked := hostilePair(t, 1, `{}`), hostilePair(t, 2, `{}`)
+	masked.Verdict = audit.Verdict{Masked: audit.MaskNotSampled}
+	for _, run := range []struct {
+		name string
+		pair audit.Pair
+	}{{"scored", scored}, {"masked", masked}} {
+		if _, err := l.CreateRun(t.Context(), audit.NewRun{Name: run.name, Policy: "p"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Commit(t.Context(), run.name, []audit.Pair{run.pair}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, body := get(t, serve(t, l).url+"/"); !strings.Contains(body, `data-run="scored"`) {
+		t.Error("the first screen shows a run without a verdict")
+	}
 }

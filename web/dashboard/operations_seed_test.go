@@ -19,16 +19,17 @@ import (
 // hostileText is what a model may write where a page shows it.
 const hostileText = `"><script>document.title="owned"</script><img src=x onerror=alert(1)>` + "\u202e"
 
-// newOperations is a world in which everything has happened at least once.
-func newOperations(t *testing.T, pairs int) *world {
+// newOperations is a world of two checkpoints in which everything has happened
+// at least once.
+func newOperations(t *testing.T) *world {
 	t.Helper()
 	pool := postgres.Pool(t)
 	l, err := ledger.New(pool, ledger.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ledgertest.Fill(t, l, ledgertest.Seed{Run: "step-100", Checkpoint: 100, Pairs: pairs, Wrong: .25})
-	ledgertest.Fill(t, l, ledgertest.Seed{Run: "step-200", Checkpoint: 200, Pairs: pairs, Wrong: .45})
+	ledgertest.Fill(t, l, ledgertest.Seed{Run: "step-100", Checkpoint: 100, Pairs: baselinePairs, Wrong: .25})
+	ledgertest.Fill(t, l, ledgertest.Seed{Run: "step-200", Checkpoint: 200, Pairs: seededPairs, Wrong: .45})
 	ctx := t.Context()
 	must := func(err error) {
 		t.Helper()

@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,90 +20,6 @@ import (
 	"understudy/web/bundle"
 )
 
-// operationScreens are the pages of this file, by name, with a word that each
-// must say.
-func operationScreens(t *testing.T, w *world) map[string][2]string {
-	t.Helper()
-	gates, _, err := w.Gates(t.Context(), audit.GateFilter{}, audit.Page{Limit: 1})
-	if err != nil || len(gates) == 0 {
-		t.Fatalf("no gate has decided: %v", err)
-	}
-	decided := url.QueryEscape(gates[0].Decided.UTC().Format(time.RFC3339Nano))
-	return map[string][2]string{
-		"compare":           {"/compare?run=step-200", "Worse"},
-		"compare unmatched": {"/compare?run=step-200&base=step-100&tab=unmatched", "fork"},
-		"compare tool":      {"/compare?run=step-100&base=step-200&tool=" + ledgertest.WorstTool, "Better"},
-		"calibration":       {"/calibration?run=step-200", "Reliability"},
-		"training":          {"/training?experiment=tiny", "grpo-sandbox"},
-		"training metric":   {"/training?metric=length", "REHEARSE"},
-		"training sweep":    {"/training?run=thrice", "60 calls were rehearsed more than once"},
-		"gates":             {"/gates", "PASS"},
-		"gate":              {"/gate?run=step-200&decided=" + decided, "Conditions"},
-		"environments":      {"/environments", "shop"},
-		"environment":       {"/environment?environment=shop&version=1", "Noise map"},
-		"contract":          {"/contract?ref=shop", "errors are errors"},
-		"alerts":            {"/alerts", "gates that turned"},
-		"jobs":              {"/jobs", "Given up"},
-		"settings":          {"/settings", "127.0.0.1:8080"},
-	}
-}
-
-// TestOperations tries the pages beside single calls with many pairs, in one
-// browser; whatever comes from outside is hostileText.
-func TestOperations(t *testing.T) {
-	t.Parallel()
-	w := newOperations(t, seededPairs)
-	b := newBrowser(t, w.url)
-	for _, part := range []struct {
-		name string
-		test func(t *testing.T, w *world, b *browser)
-	}{
-		{"every page", everyOperation},
-		{"compared call", comparedCalls},
-		{"keys", operationKeys},
-		{"jobs are sent again", jobsSentAgain},
-		{"tokens", tokens},
-		{"bundle", bundled},
-	} {
-		t.Run(part.name, func(t *testing.T) {
-			b.t = t
-			b.media("light", 1280)
-			part.test(t, w, b)
-		})
-	}
-}
-
-func everyOperation(t *testing.T, w *world, b *browser) {
-	t.Helper()
-	for name, screen := range operationScreens(t, w) {
-		b.open(screen[0])
-		if title := b.text(`document.title`); !strings.Contains(title, "Understudy") {
-			t.Errorf("%s: hostileText text changed the title to %q", name, title)
-		}
-		if text := b.text(`document.querySelector("main").innerText`); !strings.Contains(text, screen[1]) || strings.Contains(text, "NaN") {
-			t.Errorf("%s: the page does not say %q, or says NaN: %.300s", name, screen[1], text)
-		}
-		for _, bad := range []string{"main script", "main img:not(.reports img)", "main [style]"} {
-			if b.holds(`document.querySelector("` + bad + `")`) {
-				t.Errorf("%s: %s came in from outside", name, bad)
-			}
-		}
-		b.sound(name)
-		if size := b.weight(); size > firstPaint {
-			t.Errorf("%s: a first paint of %d bytes, at most %d", name, size, firstPaint)
-		}
-		file := strings.ReplaceAll(name, " ", "-")
-		b.look(file, "light", 1280)
-		b.look(file, "dark", 1280)
-		b.sound(name + " in the dark")
-		b.look(file, "light", 390)
-		if !b.holds(`document.documentElement.scrollWidth <= 391`) {
-			t.Errorf("%s: the page is wider than a narrow screen: %s", name, b.text(`[...document.querySelectorAll("main *")].filter(e => e.getBoundingClientRect().right > 391 && !e.closest(".scroll, .squares, nav")).slice(0, 5).map(e => e.outerHTML.slice(0, 120)).join("\n")`))
-		}
-		b.media("light", 1280)
-	}
-}
-
 // comparedCalls opens the biggest regression and goes on to the call itself.
 func comparedCalls(t *testing.T, _ *world, b *browser) {
 	t.Helper()
@@ -115,9 +30,7 @@ func comparedCalls(t *testing.T, _ *world, b *browser) {
 	}
 	b.click(`[data-row] a`)
 	b.sound("compared call")
-	b.look("compare-call", "light", 1280)
-	b.look("compare-call", "dark", 1280)
-	b.look("compare-call", "light", 390)
+	b.looks("compare call")
 	b.media("light", 1280)
 	if b.text(`document.querySelectorAll(".three .sev")[1].textContent`) != after {
 		t.Error("the page of the call shows another severity than its row")
@@ -263,6 +176,7 @@ func TestOperationsRefuse(t *testing.T) {
 		"/compare?run=none": http.StatusNotFound, "/training?experiment=none": http.StatusNotFound, "/gate?run=x&decided=never": http.StatusNotFound,
 		"/gate?run=x&decided=2026-01-02T03:04:05Z": http.StatusNotFound, "/alerts?kind=none": http.StatusBadRequest, "/jobs?after=x": http.StatusBadRequest,
 		"/gates?after=x": http.StatusBadRequest, "/environment": http.StatusBadRequest,
+		"/contract?ref=%00%ff": http.StatusNotFound, "/?run=%00%ff": http.StatusNotFound, "/training?experiment=%00%ff": http.StatusNotFound,
 	} {
 		if status, body := get(t, w.url+path); status != want || !strings.Contains(body, "<main") {
 			t.Errorf("%s on an empty ledger: status %d, want %d as a page", path, status, want)
