@@ -28,7 +28,11 @@ import (
 func ParseRules(rules, paths []byte, noise *Noise) (*Rules, error) {
 	var spec RulesSpec
 	if len(strings.TrimSpace(string(rules))) > 0 {
-		if err := yaml.UnmarshalWithOptions(rules, &spec, yaml.Strict()); err != nil {
+		err := diff.CheckYAML(rules)
+		if err == nil {
+			err = yaml.UnmarshalWithOptions(rules, &spec, yaml.Strict())
+		}
+		if err != nil {
 			return nil, &Error{Code: CodeInvalid, Message: "rules", Hint: yamlHint(err), Err: err}
 		}
 	}

@@ -28,6 +28,9 @@ import (
 // An unknown word, a bad pattern and two rules that contradict each other are a
 // *PolicyError with the line and the nearest valid word.
 func ParsePolicy(text []byte) (*Policy, error) {
+	if err := CheckYAML(text); err != nil {
+		return nil, yamlError(err)
+	}
 	file, err := yamlparser.ParseBytes(text, 0)
 	if err != nil {
 		return nil, yamlError(err)

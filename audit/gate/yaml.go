@@ -48,6 +48,9 @@ func parseYAML(text []byte) (ast.Node, error) {
 	if len(text) > limit {
 		return nil, &audit.Error{Code: audit.CodeLimit, Message: fmt.Sprintf("gate policy of %d bytes", len(text)), Hint: "a policy may have 1 MiB"}
 	}
+	if err := diff.CheckYAML(text); err != nil {
+		return nil, &audit.Error{Code: audit.CodeLimit, Message: "gate policy", Hint: "a policy is three levels deep", Err: err}
+	}
 	file, err := parser.ParseBytes(text, 0)
 	if err != nil {
 		if syntax, ok := errors.AsType[*yaml.SyntaxError](err); ok && syntax.Token != nil {

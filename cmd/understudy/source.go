@@ -10,6 +10,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 
 	"understudy/audit"
+	"understudy/audit/diff"
 )
 
 // defaultFile is read where it exists and no other file was named.
@@ -87,6 +88,9 @@ func readFile(path string, named bool) (yamlFile, error) {
 
 // parse reads the settings of a file's text; faults of single lines are kept.
 func (f *yamlFile) parse(path string, text []byte) error {
+	if err := diff.CheckYAML(text); err != nil {
+		return usageError("settings file "+path+", "+err.Error(), "understudy help config has an example")
+	}
 	parsed, err := parser.ParseBytes(text, 0)
 	if err != nil {
 		line, _, _ := strings.Cut(err.Error(), "\n") // the rest is a drawing of the place

@@ -1,7 +1,6 @@
 package train
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"embed"
 	"errors"
@@ -15,6 +14,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"understudy/audit"
+	"understudy/audit/diff"
 	"understudy/envace"
 	"understudy/envace/grpo"
 	"understudy/gpu"
@@ -187,7 +187,10 @@ func ReadRecipe(name string) (Recipe, error) {
 		}
 	}
 	var r Recipe
-	if err := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict()).Decode(&r); err != nil {
+	if err = diff.CheckYAML(text); err == nil {
+		err = yaml.UnmarshalWithOptions(text, &r, yaml.Strict())
+	}
+	if err != nil {
 		return r, &audit.Error{Code: audit.CodeInvalid, Message: "read recipe " + name, Err: err, Hint: "a recipe's keys are those of recipes/tiny.yaml"}
 	}
 	if err := r.Validate(); err != nil {

@@ -10,6 +10,8 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"understudy/audit/diff"
 )
 
 // tree is a YAML document as JSON, with the line of everything in it.
@@ -19,41 +21,10 @@ type tree struct {
 	faults []error
 }
 
-// maxDepth bounds nesting, in brackets and in dashes of one line. The parser's
-// time grows with its square, and its memory faster.
-const maxDepth = 100
-
-// tooDeep is the line in which a text is nested too deeply; 0 = none is.
-func tooDeep(text []byte) int {
-	depth, line, dashes := 0, 1, 0
-	for i, b := range text {
-		switch b {
-		case '[', '{':
-			depth++
-		case ']', '}':
-			depth = max(0, depth-1)
-		case '\n':
-			line, dashes = line+1, 0
-			continue
-		case '-', '?':
-			if i+1 < len(text) && text[i+1] == ' ' { // a ruler in a comment is no nesting
-				dashes++
-			}
-		case ' ':
-		default:
-			dashes = 0
-		}
-		if depth > maxDepth || dashes > maxDepth {
-			return line
-		}
-	}
-	return 0
-}
-
 // parseTree reads one document.
 func parseTree(text []byte) (*tree, error) {
-	if line := tooDeep(text); line > 0 {
-		return nil, fmt.Errorf("line %d: nested deeper than %d levels", line, maxDepth)
+	if err := diff.CheckYAML(text); err != nil {
+		return nil, err
 	}
 	file, err := parser.ParseBytes(text, 0)
 	if err != nil {

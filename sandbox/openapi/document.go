@@ -12,6 +12,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"understudy/audit"
+	"understudy/audit/diff"
 )
 
 // document is what is read of an OpenAPI document.
@@ -58,7 +59,10 @@ const (
 func parse(text []byte, lastSegment bool, exclude []string) (ops []operation, base string, notes []string, err error) {
 	asJSON := text
 	if !json.Valid(text) {
-		if asJSON, err = yaml.YAMLToJSON(text); err != nil {
+		if err = diff.CheckYAML(text); err == nil {
+			asJSON, err = yaml.YAMLToJSON(text)
+		}
+		if err != nil {
 			return nil, "", nil, fmt.Errorf("the document is neither JSON nor YAML: %w", err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"understudy/audit"
+	"understudy/audit/diff"
 )
 
 // Manifest is a domain's domain.yaml.
@@ -44,7 +45,10 @@ func readManifest(fsys fs.FS, dir string) (Manifest, []byte, error) {
 			Hint: "a domain is a folder with domain.yaml, state.star, domain.star, tasks.star and policy.md",
 		}
 	}
-	if err := yaml.UnmarshalWithOptions(text, &m, yaml.Strict()); err != nil {
+	if err = diff.CheckYAML(text); err == nil {
+		err = yaml.UnmarshalWithOptions(text, &m, yaml.Strict())
+	}
+	if err != nil {
 		return m, nil, &audit.Error{Code: audit.CodeInvalid, Message: "read " + name, Err: err}
 	}
 	if m.Name == "" {
