@@ -102,7 +102,10 @@ func newBrowser(t *testing.T) *browser {
 }
 
 // visit turns the tab to another test and the service that it tries.
-func (b *browser) visit(t *testing.T, w *world) { b.t, b.at = t, w.url }
+func (b *browser) visit(t *testing.T, w *world) {
+	t.Helper()
+	b.t, b.at = t, w.url
+}
 
 // chromium finds the browser; a machine without one fails with the line to run.
 func chromium(t *testing.T) string {
