@@ -91,13 +91,9 @@ func (r *Reply) takeThinking(answer string) string {
 func (r *Reply) takeCall(text string) (rest string) {
 	call, rest, closed := CutCall(text)
 	if !closed { // nothing more will come
-		end := strings.Index(text, closeCall)
-		if end < 0 {
-			call, rest = newReplyCall(text), ""
-		} else {
-			call, rest = newReplyCall(text[:end]), text[end+len(closeCall):]
-		}
-		if end < 0 && call.Err != nil {
+		inside, after, found := strings.Cut(text, closeCall)
+		call, rest = newReplyCall(inside), after
+		if !found && call.Err != nil {
 			call.Err, r.Unfinished = errors.New("tool call is cut off"), true
 		}
 	}

@@ -137,7 +137,7 @@ func (s *soaker) open(ctx context.Context) (inspected, error) {
 	i, ok := session.(inspected)
 	if !ok {
 		return nil, &audit.Error{
-			Code: audit.CodeInvalid, Message: s.env.Info().Name, Err: ErrCannotSoak,
+			Code: audit.CodeInvalid, Message: s.env.Info().Name, Err: errors.Join(ErrCannotSoak, session.Close()),
 			Hint: "a soak needs the capabilities state and invariants; the built-in domains have them",
 		}
 	}
