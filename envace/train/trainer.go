@@ -246,6 +246,3 @@ func (t *Trainer) Close() error {
 	}
 	return errors.Join(errs...)
 }
-
-// Done is how many steps are done.
-func (t *Trainer) Done() int { return t.step }

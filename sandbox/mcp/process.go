@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"understudy/sandbox/adapter"
 )
 
 // process is one running server with everything that it started: a process
@@ -18,7 +19,7 @@ type process struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	lines *lines // of its stdout
-	log   *tail
+	log   *adapter.Tail
 
 	once sync.Once
 	gone chan struct{} // closed when the leader was reaped
@@ -40,7 +41,7 @@ func start(spec Spec, t *tap) (*process, error) {
 		cmd.Env = append(cmd.Env, name+"="+spec.Env[name])
 	}
 	group(cmd)
-	p := &process{cmd: cmd, log: &tail{}, gone: make(chan struct{})}
+	p := &process{cmd: cmd, log: &adapter.Tail{}, gone: make(chan struct{})}
 	cmd.Stderr = p.log
 	cmd.WaitDelay = time.Second // for grandchildren that hold stderr open
 	var err error
@@ -109,29 +110,4 @@ func (p *process) lastWords() string {
 		how += ": " + words
 	}
 	return how
-}
-
-// tail keeps the last words of a server's stderr.
-type tail struct {
-	mu  sync.Mutex
-	buf []byte
-}
-
-const tailBytes = 2000
-
-// Write implements io.Writer.
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buf = append(t.buf, b...)
-	if extra := len(t.buf) - tailBytes; extra > 0 {
-		t.buf = t.buf[extra:]
-	}
-	return len(b), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(bytes.TrimSpace(t.buf))
 }

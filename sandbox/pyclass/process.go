@@ -2,7 +2,6 @@ package pyclass
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"understudy/audit"
+	"understudy/sandbox/adapter"
 )
 
 //go:embed runner.py
@@ -31,7 +31,7 @@ type process struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	lines *bufio.Reader
-	log   *tail
+	log   *adapter.Tail
 	holds string
 
 	mu   sync.Mutex // one request at a time
@@ -78,7 +78,7 @@ func launch(spec Spec, jail jail, python string) (*process, error) {
 	cmd.Env = []string{"PYTHONHASHSEED=0", "LC_ALL=C.UTF-8", "PATH=/usr/bin:/bin"}
 	cmd.Dir = "/"
 	jail.apply(cmd)
-	log := &tail{}
+	log := &adapter.Tail{}
 	cmd.Stderr = log
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -213,29 +213,4 @@ func (p *process) kill() {
 		_ = p.stdin.Close()
 		_ = p.cmd.Wait()
 	}
-}
-
-// tail keeps the last words of the runner's stderr.
-type tail struct {
-	mu  sync.Mutex
-	buf []byte
-}
-
-const tailBytes = 2000
-
-// Write implements io.Writer.
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buf = append(t.buf, b...)
-	if extra := len(t.buf) - tailBytes; extra > 0 {
-		t.buf = t.buf[extra:]
-	}
-	return len(b), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(bytes.TrimSpace(t.buf))
 }
