@@ -102,15 +102,26 @@ func trainRun(ctx context.Context, inv *invocation, f trainFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.close(ctx)) }()
+	return errors.Join(t.all(ctx, runs), printSweep(inv.stdout, f.out, runs))
+}
+
+// all trains the runs one after the other; one that fails does not keep the others.
+func (t *training) all(ctx context.Context, runs []train.Config) error {
+	var failed []error
 	for i, c := range runs {
+		if err := ctx.Err(); err != nil {
+			return errors.Join(append(failed, err)...)
+		}
 		if len(runs) > 1 {
-			fmt.Fprintf(inv.stdout, "run %d of %d: %s, seed %d\n", i+1, len(runs), c.Arm, c.Seed)
+			fmt.Fprintf(t.inv.stdout, "run %d of %d: %s, seed %d\n", i+1, len(runs), c.Arm, c.Seed)
 		}
 		if err := t.run(ctx, c); err != nil {
-			return fmt.Errorf("train %s, seed %d: %w", c.Arm, c.Seed, err)
+			err = fmt.Errorf("train %s, seed %d: %w", c.Arm, c.Seed, err)
+			t.inv.log.ErrorContext(ctx, "a run failed", slog.Any("error", err))
+			failed = append(failed, err)
 		}
 	}
-	return printSweep(inv.stdout, f.out, runs)
+	return errors.Join(failed...)
 }
 
 // training is what the runs of one command share.
@@ -201,6 +212,7 @@ func (t *training) run(ctx context.Context, c train.Config) error {
 	c = t.common
 	c.Arm, c.Seed = arm, seed
 	if arm == train.ArmSandbox {
+		c.Imagined = c.Grader
 		c.Grader = envace.StateChecks{Raw: t.recipe.Reward.Raw}
 	}
 	settings, err := json.Marshal(t.recipe)

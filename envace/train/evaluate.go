@@ -98,7 +98,7 @@ func (t *Trainer) evaluateTask(ctx context.Context, task audit.Task, number int)
 		if err != nil {
 			return e, tokens, err
 		}
-		grade, err := t.Grader.Grade(ctx, imagined)
+		grade, err := t.imagined().Grade(ctx, imagined)
 		if err != nil {
 			return e, tokens, err
 		}
@@ -113,6 +113,15 @@ func (t *Trainer) evaluateTask(ctx context.Context, task audit.Task, number int)
 		}
 	}
 	return e, tokens, nil
+}
+
+// imagined grades what happened in imagination, where there are no terminal checks
+// to ask: grpo-sandbox trains on those.
+func (t *Trainer) imagined() envace.Grader {
+	if t.Imagined != nil {
+		return t.Imagined
+	}
+	return t.Grader
 }
 
 // one opens the environment of the training under any name.

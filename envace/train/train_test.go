@@ -130,6 +130,7 @@ func TestTrainer(t *testing.T) {
 	c, out := lesson(t), t.TempDir()
 	t.Run("arms", func(t *testing.T) { testArms(t, c, out) })
 	t.Run("evaluation", func(t *testing.T) { testEvaluationChangesNothing(t, c, out) })
+	t.Run("evaluation of grpo-sandbox", func(t *testing.T) { testEvaluationOfTheSandboxArm(t, c, out) })
 	t.Run("resume", func(t *testing.T) { testRunResumesBitForBit(t, c, out) })
 }
 
@@ -210,6 +211,25 @@ func testEvaluationChangesNothing(t *testing.T, c train.Config, out string) {
 	}
 	if run(0) != run(2) {
 		t.Error("a step after two evaluations is another one than without")
+	}
+}
+
+// What is trained on terminal checks is evaluated in imagination all the same, where
+// there are none.
+func testEvaluationOfTheSandboxArm(t *testing.T, c train.Config, out string) {
+	t.Helper()
+	c.Arm, c.Imagined, c.Grader = train.ArmSandbox, c.Grader, envace.StateChecks{}
+	trainer, err := train.Open(t.Context(), c, machine(out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = trainer.Close() }()
+	seen, err := trainer.Evaluate(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(seen.Tasks) != c.Recipe.Evaluation.Tasks {
+		t.Errorf("%d tasks were evaluated, want %d", len(seen.Tasks), c.Recipe.Evaluation.Tasks)
 	}
 }
 

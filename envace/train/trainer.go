@@ -24,7 +24,8 @@ type Config struct {
 	Environment audit.Environment // evaluation executes in it; only some arms train in it
 	Format      envace.Format
 	Source      envace.Source // of grpo-simulator and grpo-recorded
-	Grader      envace.Grader
+	Grader      envace.Grader // of the training's rollouts
+	Imagined    envace.Grader // of an evaluation's rehearsed rollouts; nil = Grader
 	Scorer      audit.Scorer // pays fidelity; only envace+calibration asks it
 	Rules       *audit.Rules
 	Train, Test []audit.Task
