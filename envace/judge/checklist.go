@@ -29,10 +29,36 @@ type Item struct {
 	Required bool `json:"required_for_next_turn"`
 	// Dependence names items of this or an earlier turn without which this one cannot pass.
 	Dependence []string `json:"dependence"`
+	// Reference is what of the reference conversation it was derived from, for the
+	// judge to see what is meant; nothing need be said in the same words.
+	Reference []string `json:"-"`
 }
 
 // Checklist is what a conversation is graded by: the items of each user turn.
 type Checklist [][]Item
+
+// InOrder puts the items of a turn so that what they depend on comes first, and
+// leaves them in their order otherwise. Items that depend on each other stay where
+// they are, for [Checklist.Validate] to refuse.
+func InOrder(items []Item) []Item {
+	ordered := make([]Item, 0, len(items))
+	placed := map[string]bool{}
+	of := map[string]bool{}
+	for _, item := range items {
+		of[item.ID] = true
+	}
+	ready := func(item Item) bool {
+		return !slices.ContainsFunc(item.Dependence, func(on string) bool { return of[on] && !placed[on] })
+	}
+	left := slices.Clone(items)
+	for len(left) > 0 {
+		next := max(slices.IndexFunc(left, ready), 0)
+		placed[left[next].ID] = true
+		ordered = append(ordered, left[next])
+		left = slices.Delete(left, next, next+1)
+	}
+	return ordered
+}
 
 // Validate lists every fault: dependences that do not exist or come later, weights
 // that are not above 0, ids that are not unique.

@@ -237,7 +237,9 @@ func question(item Item, turns [][]envace.Item, number int) ([]envace.Message, e
 		Focus    Focus    `json:"about"`
 		Pass     string   `json:"passes_if"`
 		Failures []string `json:"examples_of_failure,omitempty"`
-	}{item.Question, item.Focus, item.Pass, item.Failures}, "", "  ")
+		// What another conversation said, from which the criterion was made.
+		Reference []string `json:"for_example,omitempty"`
+	}{item.Question, item.Focus, item.Pass, item.Failures, item.Reference}, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("write item %s: %w", item.ID, err)
 	}
