@@ -26,7 +26,7 @@ type Config struct {
 	Source      envace.Source // of grpo-simulator and grpo-recorded
 	Grader      envace.Grader // of the training's rollouts
 	Imagined    envace.Grader // of an evaluation's rehearsed rollouts; nil = Grader
-	Scorer      audit.Scorer // pays fidelity; only envace+calibration asks it
+	Scorer      audit.Scorer  // pays fidelity; only envace+calibration asks it
 	Rules       *audit.Rules
 	Train, Test []audit.Task
 	Sinks       []Sink
