@@ -79,6 +79,21 @@ type Tasker interface {
 	Tasks(ctx context.Context, seed uint64, n int) ([]Task, error)
 }
 
+// Believer is the optional capability of an Environment that knows how its tasks
+// are drawn.
+type Believer interface {
+	// Possible draws at most n initial states that whoever has read a task's prompt,
+	// and the answers to the calls since, must think possible: what is hidden is
+	// drawn anew, given what is seen. Fewer come back where they are hard to find.
+	Possible(ctx context.Context, task string, seen []Answered, seed uint64, n int) ([]json.RawMessage, error)
+}
+
+// Answered is a call and its answer.
+type Answered struct {
+	Call Call
+	Raw  []byte
+}
+
 // Task is something that a user wants done, with a reference solution and the
 // terminal checks that decide whether it was.
 type Task struct {

@@ -37,6 +37,7 @@ func (d *Domain) compile(sources []source) error {
 	}
 	d.generate, _ = scope["state"].(starlark.Callable)
 	d.makeTasks, _ = scope["tasks"].(starlark.Callable)
+	d.makePossible, _ = scope["possible"].(starlark.Callable)
 	return nil
 }
 

@@ -42,6 +42,8 @@ type Domain struct {
 	after      []starlark.Callable
 	generate   starlark.Callable // state(rng, size=None)
 	makeTasks  starlark.Callable // tasks(db, rng, n)
+	// makePossible is possible(rng, seen, n).
+	makePossible starlark.Callable
 	schema     *schema
 	stateFile  []byte // state.json: the state of a domain without a generator
 	tasksFile  []byte // tasks.json: its tasks
