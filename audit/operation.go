@@ -13,6 +13,13 @@ type RunJobs struct {
 	Undetermined int       `json:"undetermined"` // no answer can be had
 }
 
+// Backlog is how much waits in the whole ledger.
+type Backlog struct {
+	Queued, Sent, Dead, Undetermined int           // as in RunJobs
+	Outbox                           int           // messages of all kinds that wait to be published
+	Oldest                           time.Duration // age of the oldest of Sent; 0 = none
+}
+
 // DeadLetter is a job that was given up.
 type DeadLetter struct {
 	Run        string    `json:"run"`

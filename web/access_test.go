@@ -17,6 +17,7 @@ import (
 	"understudy/audit/ledger/ledgertest"
 	"understudy/web"
 	"understudy/web/access"
+	"understudy/web/metric"
 )
 
 var postgres ledgertest.Server
@@ -26,18 +27,31 @@ func TestMain(m *testing.M) { os.Exit(postgres.Main(m)) }
 // guarded is a service with a door over an empty ledger.
 func guarded(t *testing.T) (*ledger.Ledger, string) {
 	t.Helper()
-	l, err := ledger.New(postgres.Pool(t), ledger.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	return guardedBy(t, access.Limits{})
+}
+
+// guardedBy is one whose visitors may ask so fast.
+func guardedBy(t *testing.T, limits access.Limits) (*ledger.Ledger, string) {
+	t.Helper()
+	l := newLedger(t)
 	closing := make(chan struct{})
 	server := httptest.NewServer(web.New(web.Config{
-		Version: "test", Store: l, Figures: l, Gates: l, Guard: &access.Guard{Keys: l}, Closing: closing,
+		Version: "test", Store: l, Figures: l, Gates: l, Guard: &access.Guard{Keys: l, Limits: limits}, Closing: closing,
+		Scorer: scorer{}, Environments: noOpener{}, Trainings: l, Alarms: l, Metrics: metric.New(l),
 		Logger: slog.New(slog.DiscardHandler), Ready: func(context.Context) error { return nil },
 	}))
 	t.Cleanup(server.Close)
 	t.Cleanup(func() { close(closing) })
 	return l, server.URL
+}
+
+func newLedger(t *testing.T) *ledger.Ledger {
+	t.Helper()
+	l, err := ledger.New(postgres.Pool(t), ledger.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 func give(t *testing.T, l *ledger.Ledger, name string, role audit.Role) string {

@@ -2,12 +2,14 @@ package web
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
 
 	"understudy/audit"
+	"understudy/web/access"
 )
 
 // statusOf is the one table from errors to HTTP statuses.
@@ -46,6 +48,9 @@ func (cfg Config) fail(c *gin.Context, err error) {
 	}
 	if status == http.StatusTooManyRequests {
 		c.Header("Retry-After", "1")
+	}
+	if busy, ok := errors.AsType[*access.BusyError](err); ok {
+		access.RetryAfter(c, busy.Wait)
 	}
 	c.AbortWithStatusJSON(status, report)
 }

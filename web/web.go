@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -15,11 +14,8 @@ import (
 	"understudy/audit/gate"
 	"understudy/web/access"
 	"understudy/web/dashboard"
+	"understudy/web/metric"
 )
-
-// readyTimeout is how long a readiness question may take: shorter than the
-// period of usual probes.
-const readyTimeout = 2 * time.Second
 
 // Config is what the handlers need.
 type Config struct {
@@ -42,6 +38,9 @@ type Config struct {
 	// Model is OpenAI's API over a model that is here, for auditors; nil: it is not
 	// served.
 	Model http.Handler
+	// Metrics counts what is done and shows it to readers at /metrics; nil: it is not
+	// served.
+	Metrics *metric.Set
 	// Closing is closed when the service begins to stop; nil = never.
 	Closing <-chan struct{}
 }
@@ -54,15 +53,17 @@ func New(cfg Config) http.Handler {
 	}
 	gin.SetMode(gin.ReleaseMode) // its debug mode prints to stdout
 	engine := gin.New()
-	engine.Use(gin.Recovery())
+	engine.Use(gin.CustomRecoveryWithWriter(nil, cfg.panicked), cfg.Metrics.Requests)
 	engine.GET("/healthz", func(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"status": "ok"}) })
 	engine.GET("/version", func(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"version": cfg.Version}) })
 	engine.GET("/readyz", cfg.readyz)
-	engine.Use(cfg.noEndpoint, cfg.Guard.Identify(cfg.fail))
+	cfg.Scorer = cfg.scorer()
+	engine.Use(access.Body(audit.MaxScoreBytes, cfg.fail), cfg.noEndpoint, cfg.Guard.Identify(cfg.fail), cfg.Guard.Limit(cfg.fail))
 	read, write := cfg.api(engine)
 	write.POST("/gates", cfg.postGate)
 	read.GET("/gates", cfg.getGates)
 	read.GET("/gate", cfg.getGate)
+	cfg.mountOperation(engine)
 	cfg.mountScores(read, write)
 	cfg.mountTrainings(write)
 	cfg.mountGym(engine)
@@ -75,6 +76,7 @@ func New(cfg Config) http.Handler {
 	if cfg.Store != nil {
 		err := dashboard.Mount(engine, dashboard.Config{
 			Version: cfg.Version, Store: cfg.Store, Guard: cfg.Guard, Status: statusOf, Logger: cfg.Logger, Closing: cfg.Closing,
+			Viewer: cfg.Metrics.Viewer,
 		})
 		if err != nil {
 			panic(err)
@@ -101,15 +103,4 @@ func (cfg Config) noEndpoint(c *gin.Context) {
 		hint = "start it with a model: understudy serve --model DIR"
 	}
 	cfg.fail(c, &audit.Error{Code: audit.CodeNotFound, Message: "there is no endpoint " + c.Request.Method + " " + path, Hint: hint})
-}
-
-func (cfg Config) readyz(c *gin.Context) {
-	ctx, cancel := context.WithTimeout(c.Request.Context(), readyTimeout)
-	defer cancel()
-	if err := cfg.Ready(ctx); err != nil {
-		cfg.Logger.WarnContext(ctx, "not ready", slog.Any("error", err))
-		c.JSON(http.StatusServiceUnavailable, gin.H{"status": "not ready"})
-		return
-	}
-	c.JSON(http.StatusOK, gin.H{"status": "ready"})
 }

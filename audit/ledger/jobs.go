@@ -39,6 +39,26 @@ func (l *Ledger) RunJobs(ctx context.Context, limit int) ([]audit.RunJobs, error
 	})
 }
 
+// Backlog counts what waits in the whole ledger, by its indices alone.
+func (l *Ledger) Backlog(ctx context.Context) (audit.Backlog, error) {
+	var (
+		b      audit.Backlog
+		oldest float64
+	)
+	err := l.pool.QueryRow(ctx, `
+		SELECT o.queued, o.sent, coalesce(greatest(extract(epoch FROM now() - o.oldest), 0), 0)::float8, d.dead, d.undetermined,
+			(SELECT count(*) FROM outbox WHERE published_at IS NULL)
+		FROM (SELECT count(*) FILTER (WHERE sent_at IS NULL) AS queued, count(sent_at) AS sent, min(sent_at) AS oldest
+				FROM episode WHERE state = 'open') o,
+			(SELECT count(*) FILTER (WHERE fault <> 'undetermined') AS dead, count(*) FILTER (WHERE fault = 'undetermined') AS undetermined
+				FROM dead_letter WHERE revived_at IS NULL) d`).Scan(&b.Queued, &b.Sent, &oldest, &b.Dead, &b.Undetermined, &b.Outbox)
+	if err != nil {
+		return b, fmt.Errorf("count jobs: %w", err)
+	}
+	b.Oldest = time.Duration(oldest * float64(time.Second))
+	return b, nil
+}
+
 // DeadLetters lists jobs that were given up, the last one first, a page at a time.
 func (l *Ledger) DeadLetters(ctx context.Context, filter audit.JobFilter, page audit.Page) ([]audit.DeadLetter, string, error) {
 	before, err := letterCursor(page.After)

@@ -32,6 +32,12 @@ type Config struct {
 	RewardBudget        time.Duration `setting:"reward-budget"        default:"0s"             help:"sandbox time that one training step may use; 0 is unbounded"`
 	RewardHoldOut       string        `setting:"reward-hold-out"      default:""               help:"tools whose rewards are withheld, such as get_user,retail:refund_*: a measure that training cannot game"`
 	Listen              string        `setting:"listen"               default:"127.0.0.1:8080" help:"address of the API and the dashboard; port 0 takes a free one"`
+	TLSCert             string        `setting:"tls-cert"             default:""               help:"PEM file of the certificate, and its chain, that the service shows; read again when it changes"`
+	TLSKey              string        `setting:"tls-key"              default:""               help:"PEM file of its private key"`
+	BehindProxy         bool          `setting:"behind-proxy"         default:"false"          help:"a proxy of yours ends TLS and passes requests on: listen without TLS beyond this machine, and believe its X-Forwarded-For"`
+	RequestRate         int           `setting:"request-rate"         default:"500"            help:"requests a second that one token may make, in bursts of twice as many; 0 is unbounded"`
+	SignInRate          int           `setting:"sign-in-rate"         default:"10"             help:"wrong tokens a minute that one address may try; 0 is unbounded"`
+	DrainDelay          time.Duration `setting:"drain-delay"          default:"0s"             help:"how long a stopping service says that it is not ready before it refuses connections"`
 	DatabaseConnections int           `setting:"database-connections" default:"10"             help:"connections to PostgreSQL at once"`
 	StopTimeout         time.Duration `setting:"stop-timeout"         default:"20s"            help:"how long a stopping program finishes what it holds"`
 	LogLevel            string        `setting:"log-level"            default:"info"           help:"debug, info, warn or error"`
@@ -83,6 +89,15 @@ func (c Config) Validate() error {
 		if _, err := path.Match(strings.TrimSpace(p), ""); err != nil {
 			fault("reward-hold-out", "%q is no pattern: write TOOL or ENVIRONMENT:TOOL, with * for any text", p)
 		}
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		fault("tls-cert", "tls-cert and tls-key are needed together")
+	}
+	if c.RequestRate < 0 || c.SignInRate < 0 {
+		fault("request-rate", "a rate is negative; 0 is unbounded")
+	}
+	if c.DrainDelay < 0 {
+		fault("drain-delay", "%s is negative", c.DrainDelay)
 	}
 	if c.StopTimeout <= 0 {
 		fault("stop-timeout", "%s is not positive", c.StopTimeout)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
@@ -13,6 +14,7 @@ import (
 	"understudy/audit"
 	"understudy/audit/ledger"
 	"understudy/audit/queue"
+	"understudy/web/metric"
 )
 
 // pipeline audits queued episodes in this process: a relay moves jobs from the
@@ -23,7 +25,8 @@ type pipeline struct {
 	envs    *environments
 	auditor *audit.Auditor
 
-	rehearses bool // a policy is at hand
+	metrics   *metric.Set // nil: nobody counts
+	rehearses bool        // a policy is at hand
 	relay     *queue.Relay
 	sweeper   *queue.Sweeper
 	worker    *queue.Worker
@@ -34,10 +37,11 @@ type pipelineConfig struct {
 	rehearser  audit.Rehearser // nil: only rehearsals that episodes bring along
 	rehearsals int             // k
 	inFlight   int             // episodes at once; 0 = the queue's default
+	metrics    *metric.Set     // nil: nobody counts
 }
 
 func newPipeline(r *resources, cfg Config, log *slog.Logger, pc pipelineConfig) (*pipeline, error) {
-	p := &pipeline{envs: newEnvironments(cfg), rehearses: pc.rehearser != nil}
+	p := &pipeline{envs: newEnvironments(cfg), metrics: pc.metrics, rehearses: pc.rehearser != nil}
 	var err error
 	if p.ledger, err = ledger.New(r.pool, ledger.Config{}); err != nil {
 		return nil, err
@@ -73,7 +77,10 @@ func (p *pipeline) handle(ctx context.Context, episode audit.Episode) ([]audit.P
 			Hint: "run a worker with --policy URL",
 		}}
 	}
-	return p.auditor.Episode(ctx, &episode)
+	began := time.Now()
+	pairs, err := p.auditor.Episode(ctx, &episode)
+	p.metrics.Audited(pairs, err, time.Since(began))
+	return pairs, err
 }
 
 // needsPolicy reports whether an episode holds neither a rehearsal nor a recorded

@@ -34,14 +34,14 @@ func sandboxServeMCP(ctx context.Context, inv *invocation, envs *environments, a
 	if err != nil {
 		return err
 	}
-	listener, err := listen(ctx, f.http)
+	listener, err := listen(ctx, f.http, inv.config, inv.log)
 	if err != nil {
 		return err
 	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
-	fmt.Fprintf(inv.stdout, "%s as an MCP server: http://%s\n", args[0], listener.Addr())
+	fmt.Fprintf(inv.stdout, "%s as an MCP server: %s%s\n", args[0], scheme(inv.config), listener.Addr())
 	select {
 	case err := <-failed:
 		return err

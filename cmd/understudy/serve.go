@@ -11,7 +11,7 @@ import (
 func serveCommand() command {
 	return command{
 		name: "serve", summary: "run the service: API, dashboard, ledger and transport; with --model, a model's API, too",
-		example: "understudy serve --listen 0.0.0.0:8080",
+		example: "understudy serve --listen 0.0.0.0:8443 --tls-cert tls.crt --tls-key tls.key",
 		setup: func(fs *flag.FlagSet) runFunc {
 			var p policyFlags
 			p.registerLocal(fs)
@@ -36,7 +36,7 @@ func serve(ctx context.Context, inv *invocation, pf policyFlags, work bool) (err
 	if !work {
 		return m.Wait(ctx)
 	}
-	p, err := newPipeline(m.resources, inv.config, inv.log, pipelineConfig{rehearser: rehearsing.rehearser, rehearsals: pf.k})
+	p, err := newPipeline(m.resources, inv.config, inv.log, pipelineConfig{rehearser: rehearsing.rehearser, rehearsals: pf.k, metrics: m.metrics})
 	if err != nil {
 		return err
 	}

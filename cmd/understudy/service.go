@@ -16,6 +16,7 @@ import (
 	"understudy/audit/ledger"
 	"understudy/web"
 	"understudy/web/access"
+	"understudy/web/metric"
 )
 
 // Main is the running program: `serve` runs one, and an end-to-end test starts
@@ -32,6 +33,7 @@ type Main struct {
 	server    *http.Server
 	failed    chan error    // of the HTTP server; at most one
 	closing   chan struct{} // closed when it begins to stop: live pages end
+	metrics   *metric.Set
 	figuring  *figuring
 	rewards   *rewards
 	stopping  sync.Once
@@ -42,7 +44,7 @@ type Main struct {
 func (m *Main) Run(ctx context.Context) error {
 	m.Logger.InfoContext(ctx, "configuration", slog.Any("config", m.Config), slog.String("digest", m.Config.Digest().String()))
 	var err error
-	if m.listener, err = listen(ctx, m.Config.Listen); err != nil {
+	if m.listener, err = listen(ctx, m.Config.Listen, m.Config, m.Logger); err != nil {
 		return err // first: it is the cheapest thing that can fail
 	}
 	if m.resources, err = openResources(ctx, m.Config, m.Logger); err != nil {
@@ -62,15 +64,20 @@ func (m *Main) Run(ctx context.Context) error {
 		return errors.Join(err, m.listener.Close(), m.resources.close(ctx))
 	}
 	m.closing = make(chan struct{})
+	m.metrics = metric.New(l)
 	m.figuring = startFiguring(ctx, l, m.Logger)
 	m.server = &http.Server{
 		Handler: web.New(web.Config{ //nolint:contextcheck // a handler's context is its request's
 			Version: versionText(), Ready: m.ready, Logger: m.Logger, Figures: l, Gates: l, Trainings: l,
-			Guard: &access.Guard{Keys: l}, Store: l, Model: m.Model, Closing: m.closing,
+			Guard: &access.Guard{Keys: l, Limits: access.Limits{
+				Requests: m.Config.RequestRate, Failures: m.Config.SignInRate, Proxied: m.Config.BehindProxy,
+			}}, Store: l, Model: m.Model, Closing: m.closing, Metrics: m.metrics,
 			Scorer: m.rewards.hook, Environments: m.rewards.envs, Alarms: l,
 			Decided: func(ctx context.Context, v *gate.Verdict) { announceRegression(ctx, m.Config, m.Logger, l, v) },
 		}),
 		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute, // longer than the period of usual scrapers and proxies
+		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(m.Logger.Handler(), slog.LevelWarn),
 	}
 	m.failed = make(chan error, 1)
@@ -85,7 +92,9 @@ func (m *Main) Run(ctx context.Context) error {
 }
 
 // URL is where m serves.
-func (m *Main) URL() string { return "http://" + m.listener.Addr().String() }
+func (m *Main) URL() string {
+	return scheme(m.Config) + m.listener.Addr().String()
+}
 
 // Wait returns nil when ctx ends, or the error of the part that failed first.
 func (m *Main) Wait(ctx context.Context) error {
@@ -110,9 +119,9 @@ func (m *Main) Close(ctx context.Context) error {
 		if m.server == nil {
 			return
 		}
+		m.drain()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.Config.StopTimeout)
 		defer cancel()
-		close(m.closing)
 		err := m.server.Shutdown(ctx)
 		if err != nil {
 			err = errors.Join(fmt.Errorf("requests did not finish in %s: %w", m.Config.StopTimeout, err), m.server.Close())
@@ -125,8 +134,26 @@ func (m *Main) Close(ctx context.Context) error {
 	return m.stopErr
 }
 
-// ready returns nil while the ledger answers and the transport is connected.
+// drain says that m is not ready, ends live pages, and leaves whoever spreads the
+// load the time to notice.
+func (m *Main) drain() {
+	close(m.closing)
+	if m.Config.DrainDelay > 0 {
+		<-time.After(m.Config.DrainDelay) // a second signal ends the program
+	}
+}
+
+// errDraining is why a stopping service is not ready.
+var errDraining = errors.New("the service stops")
+
+// ready returns nil while the ledger answers, the transport is connected, and m
+// was not told to stop.
 func (m *Main) ready(ctx context.Context) error {
+	select {
+	case <-m.closing:
+		return errDraining
+	default:
+	}
 	if err := m.resources.pool.Ping(ctx); err != nil {
 		return fmt.Errorf("ledger: %w", err)
 	}
@@ -136,15 +163,3 @@ func (m *Main) ready(ctx context.Context) error {
 	return nil
 }
 
-func listen(ctx context.Context, address string) (net.Listener, error) {
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, &audit.Error{
-			Code: audit.CodeInfrastructure, Err: rootCause(err),
-			Message: "cannot listen on " + address,
-			Hint:    "choose another address with --listen (port 0 takes a free one)",
-		}
-	}
-	return listener, nil
-}

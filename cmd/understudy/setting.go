@@ -51,6 +51,12 @@ func (s setting) set(text string) error {
 		*target = text
 	case *secret:
 		*target = secret(text)
+	case *bool:
+		on, err := strconv.ParseBool(text)
+		if err != nil {
+			return fmt.Errorf("%q is neither true nor false", text)
+		}
+		*target = on
 	case *int:
 		n, err := strconv.Atoi(text)
 		if err != nil {
@@ -82,16 +88,20 @@ func (s setting) text() string { return fmt.Sprint(s.value.Interface()) }
 // command line gives is in the map after fs.Parse, by flag name.
 func registerSettings(fs *flag.FlagSet) map[string]string {
 	given := map[string]string{}
-	keep := func(name, usage string) {
-		fs.Func(name, usage, func(text string) error {
+	keep := func(name string) func(string) error {
+		return func(text string) error {
 			given[name] = text
 			return nil
-		})
+		}
 	}
-	keep("config", "YAML file of settings; by default understudy.yaml, where there is one")
+	fs.Func("config", "YAML file of settings; by default understudy.yaml, where there is one", keep("config"))
 	c := Config{}
 	for _, s := range settings(&c) {
-		keep(s.flag, s.help)
+		if s.value.Kind() == reflect.Bool { // --name alone is true
+			fs.BoolFunc(s.flag, s.help, keep(s.flag))
+			continue
+		}
+		fs.Func(s.flag, s.help, keep(s.flag))
 	}
 	return given
 }
@@ -182,5 +192,5 @@ func printConfigHelp(w io.Writer) {
 		fmt.Fprintf(w, "--%-22s %-34s %-22s %s\n    %s\n", s.flag, s.env, s.key, s.initial, s.help)
 	}
 	fmt.Fprint(w, "\nThe file is named by --config or UNDERSTUDY_CONFIG; else ./understudy.yaml is read where there is one.\n"+
-		"example:\n\n  database_url: postgres://auditor@db.example/ledger\n  listen: 0.0.0.0:8080\n")
+		"example:\n\n  database_url: postgres://auditor@db.example/ledger\n  listen: 0.0.0.0:8443\n  tls_cert: /etc/understudy/tls.crt\n  tls_key: /etc/understudy/tls.key\n")
 }

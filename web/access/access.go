@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -45,16 +46,21 @@ type Keys interface {
 
 // Identity is who makes a request.
 type Identity struct {
-	Name string
-	Role audit.Role
-	Open bool // nobody signed in: the service is open to this machine
+	Name  string
+	Role  audit.Role
+	Open  bool // nobody signed in: the service is open to this machine
+	Token int  // its id; 0 = none
 }
 
 // Guard identifies requests. A Guard without Keys lets everybody do everything,
 // for tests and for handlers behind somebody else's door.
 type Guard struct {
-	Keys Keys
-	Now  func() time.Time // nil = time.Now
+	Keys   Keys
+	Now    func() time.Time // nil = time.Now
+	Limits Limits
+
+	once    sync.Once
+	limiter *limiter // made by memory
 }
 
 func (g *Guard) now() time.Time {
@@ -83,7 +89,7 @@ func (g *Guard) identify(r *http.Request) (Identity, error) {
 	}
 	ctx := r.Context()
 	if secret, ok := bearer(r); ok {
-		token, err := g.Keys.Token(ctx, audit.SecretHash(secret))
+		token, err := g.token(r, secret)
 		return identityOf(token), err
 	}
 	if cookie, err := r.Cookie(Cookie); err == nil && cookie.Value != "" {
@@ -102,6 +108,17 @@ func (g *Guard) identify(r *http.Request) (Identity, error) {
 	return Identity{Name: "this machine", Role: audit.AdminRole, Open: true}, nil
 }
 
+// token looks a secret up, unless somebody guesses.
+func (g *Guard) token(r *http.Request, secret string) (audit.Token, error) {
+	hash := audit.SecretHash(secret)
+	if err := g.guessing(r, hash); err != nil {
+		return audit.Token{}, err
+	}
+	token, err := g.Keys.Token(r.Context(), hash)
+	g.guessed(r, hash, err)
+	return token, err
+}
+
 // Still reports whether whoever makes a request has a role now: an answer that
 // goes on for hours asks again, because tokens are revoked meanwhile.
 func (g *Guard) Still(r *http.Request, role audit.Role) bool {
@@ -109,7 +126,7 @@ func (g *Guard) Still(r *http.Request, role audit.Role) bool {
 	return err == nil && id.Role.May(role)
 }
 
-func identityOf(t audit.Token) Identity { return Identity{Name: t.Name, Role: t.Role} }
+func identityOf(t audit.Token) Identity { return Identity{Name: t.Name, Role: t.Role, Token: t.ID} }
 
 // bearer reads the Authorization header.
 func bearer(r *http.Request) (string, bool) {
@@ -175,7 +192,7 @@ func (g *Guard) SignIn(c *gin.Context, secret string) error {
 	if g.Keys == nil {
 		return nil
 	}
-	token, err := g.Keys.Token(c.Request.Context(), audit.SecretHash(strings.TrimSpace(secret)))
+	token, err := g.token(c.Request, strings.TrimSpace(secret))
 	if err != nil {
 		return err
 	}

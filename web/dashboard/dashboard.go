@@ -32,6 +32,7 @@ type Config struct {
 	Guard   *access.Guard
 	Status  func(code audit.Code) int // the one table from errors to statuses
 	Logger  *slog.Logger
+	Viewer  func() (leave func()) // counts one live page; nil = nobody counts
 	// Closing is closed when the service begins to stop, so that live streams
 	// end; nil = never.
 	Closing <-chan struct{}
@@ -62,7 +63,7 @@ func Mount(engine *gin.Engine, cfg Config) error {
 		return err
 	}
 	engine.GET("/assets/:file", files.serve)
-	group := engine.Group("/", access.Headers, access.SameOrigin(s.fail))
+	group := engine.Group("/", access.Headers, access.SameOrigin(s.fail), access.Form(s.fail))
 	group.GET("/sign-in", s.getSignIn)
 	group.POST("/sign-in", s.postSignIn)
 	group.POST("/sign-out", s.postSignOut)

@@ -30,6 +30,9 @@ func (s *site) events(c *gin.Context) {
 		s.fail(c, err)
 		return
 	}
+	if s.Viewer != nil {
+		defer s.Viewer()()
+	}
 	h := c.Writer.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no")

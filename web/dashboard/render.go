@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"html/template"
 	"log/slog"
@@ -120,6 +121,9 @@ func (s *site) fail(c *gin.Context, err error) {
 		c.Redirect(http.StatusSeeOther, "/sign-in?"+url.Values{"to": {c.Request.URL.RequestURI()}}.Encode())
 		c.Abort()
 		return
+	}
+	if busy, ok := errors.AsType[*access.BusyError](err); ok {
+		access.RetryAfter(c, busy.Wait)
 	}
 	f := failure{Status: s.Status(code), Message: err.Error(), Hint: audit.ErrorHint(err)}
 	if f.Status >= http.StatusInternalServerError {
