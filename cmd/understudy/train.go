@@ -6,7 +6,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -37,7 +39,8 @@ type trainFlags struct {
 	recipe, arm, arms, seeds, out string
 	seed                          uint64
 	steps, threads                int
-	sweep, table                  bool
+	sweep, table, ceiling         bool
+	svg                           string
 	policy                        policyFlags
 }
 
@@ -51,6 +54,8 @@ func (f *trainFlags) register(fs *flag.FlagSet) {
 	fs.BoolVar(&f.sweep, "sweep", false, "train every arm of --arms with every seed of --seeds; what is complete is not trained again")
 	fs.StringVar(&f.arms, "arms", "base,grpo-sandbox,envace,per-role,envace+calibration", "arms of a sweep")
 	fs.StringVar(&f.seeds, "seeds", "1,2,3", "seeds of a sweep")
+	fs.BoolVar(&f.ceiling, "ceiling", false, "train nothing, compute how true rehearsals of the held-out tasks can be at best; the table shows it")
+	fs.StringVar(&f.svg, "svg", "", "file for a picture of all runs of the sweep; with --sweep or --table")
 	fs.BoolVar(&f.table, "table", false, "train nothing, print the table of what is there")
 	f.policy.register(fs)
 }
@@ -95,14 +100,46 @@ func trainRun(ctx context.Context, inv *invocation, f trainFlags) (err error) {
 		return err
 	}
 	if f.table {
-		return printSweep(inv.stdout, f.out, runs)
+		return f.show(inv.stdout, runs)
 	}
 	t := &training{flags: f, recipe: recipe, inv: inv}
 	if err := t.open(ctx); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.close(ctx)) }()
-	return errors.Join(t.all(ctx, runs), printSweep(inv.stdout, f.out, runs))
+	if f.ceiling {
+		if err := t.findCeiling(ctx); err != nil {
+			return err
+		}
+		return printCeiling(inv.stdout, f.out)
+	}
+	return errors.Join(t.all(ctx, runs), f.show(inv.stdout, runs))
+}
+
+// show prints the table of the runs and draws their picture, if one is asked for.
+func (f trainFlags) show(w io.Writer, runs []train.Config) error {
+	if err := printSweep(w, f.out, runs); err != nil || f.svg == "" {
+		return err
+	}
+	curves, _, err := readCurves(f.out, runs)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(f.svg, drawSweep(curves, "Training on "+f.recipe+": every seed of every arm"), 0o644)
+}
+
+// ceilingWorlds is how many possible worlds each call is answered in.
+const ceilingWorlds = 32
+
+// findCeiling computes the Bayes ceiling of the tasks that evaluations use.
+func (t *training) findCeiling(ctx context.Context) error {
+	fmt.Fprintln(t.inv.stdout, "drawing possible worlds for the held-out tasks: a few minutes")
+	tasks := t.common.Test[:min(len(t.common.Test), t.recipe.Evaluation.Tasks)]
+	c, err := train.BayesCeiling(ctx, t.common.Environment, t.common.Rules, tasks, ceilingWorlds)
+	if err != nil {
+		return err
+	}
+	return train.WriteCeiling(t.flags.out, c)
 }
 
 // all trains the runs one after the other; one that fails does not keep the others.

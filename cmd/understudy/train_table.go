@@ -1,9 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"understudy/audit"
@@ -11,38 +14,131 @@ import (
 	"understudy/envace/train"
 )
 
-// printSweep prints one line a run, from its last evaluation: the false-success
-// rate on canaries first, since that is what a sweep is for.
+// printSweep prints one line a run, from its last evaluation, then one an arm: the
+// false-success rate on canaries first, since that is what a sweep is for.
 func printSweep(w io.Writer, out string, runs []train.Config) error {
+	curves, missing, err := readCurves(out, runs)
+	if err != nil {
+		return err
+	}
 	table := columns{left: 2}
-	table.add("arm", "seed", "step", "FSR on canaries", "n", "solved", "imagined", "gap", "F1", "effect F1", "tasks", "tokens")
-	missing := 0
+	table.add("arm", "seed", "step", "FSR on canaries", "n", "solved", "imagined", "gap", "F1", "effect F1", "tasks", "trained tokens")
+	for _, r := range curves {
+		e, fsr := r.last(), canaryFSR(r.last())
+		table.add(string(r.arm), strconv.FormatUint(r.seed, 10), strconv.Itoa(e.Step), bounded(fsr), strconv.Itoa(fsr.N),
+			bounded(solved(e, real)), bounded(solved(e, imagined)), bounded(gap(e)), bounded(forced(audit.FigureLeafF1)(e)),
+			bounded(forced(audit.FigureEffectF1)(e)), strconv.Itoa(len(e.Tasks)), count(r.tokens))
+	}
+	if err := table.print(w); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(w, `
+In %%, with 95 %% intervals. FSR = P(rehearsed ok | the sandbox refuses) on held-out canaries, greedy. solved: held-out
+tasks acted out in the sandbox; imagined: graded a success in the rehearsed world; gap: imagined less the same
+calls executed, paired by task. F1 and effect F1: rehearsals of the solutions' calls on executed history. Shares:
+Wilson on n/deff, clustered by task; F1: means, clustered by task. %d of %d runs have no evaluation yet.
+`, missing, len(runs)); err != nil {
+		return err
+	}
+	return errors.Join(printArms(w, curves), printCeiling(w, out))
+}
+
+// readCurves reads the evaluations of the runs that have some, and counts the others.
+func readCurves(out string, runs []train.Config) (found []curve, missing int, err error) {
 	for _, c := range runs {
-		all, err := train.ReadEvaluations(filepath.Join(train.Folder(out, c.Arm, c.Seed), "evaluations.jsonl"))
+		folder := train.Folder(out, c.Arm, c.Seed)
+		all, err := train.ReadEvaluations(filepath.Join(folder, "evaluations.jsonl"))
 		if err != nil {
-			return err
+			return nil, 0, err
 		}
 		if len(all) == 0 {
 			missing++
 			continue
 		}
-		e := all[len(all)-1]
-		fsr := figureOf(e, audit.Canary, audit.FigureFSR)
-		table.add(string(c.Arm), strconv.FormatUint(c.Seed, 10), strconv.Itoa(e.Step), bounded(fsr), strconv.Itoa(fsr.N),
-			bounded(solved(e, func(t train.EvaluatedTask) int { return t.Real })), bounded(solved(e, func(t train.EvaluatedTask) int { return t.Imagined })),
-			bounded(gap(e)), percent(figureOf(e, audit.Forced, audit.FigureLeafF1)), percent(figureOf(e, audit.Forced, audit.FigureEffectF1)),
-			strconv.Itoa(len(e.Tasks)), strconv.Itoa(e.Tokens))
+		tokens, err := train.TrainedTokens(folder)
+		if err != nil {
+			return nil, 0, err
+		}
+		found = append(found, curve{arm: c.Arm, seed: c.Seed, all: all, tokens: tokens})
+	}
+	return found, missing, nil
+}
+
+// printArms compares each arm with the untrained policy, paired by seed.
+func printArms(w io.Writer, runs []curve) error {
+	var arms []train.Arm
+	base := map[uint64]train.Evaluated{}
+	for _, r := range runs {
+		if !slices.Contains(arms, r.arm) {
+			arms = append(arms, r.arm)
+		}
+		if r.arm == train.ArmBase {
+			base[r.seed] = r.last()
+		}
+	}
+	if len(base) < 2 {
+		return nil // nothing to pair with
+	}
+	table := columns{left: 1}
+	table.add("arm less base", "seeds", "FSR on canaries", "solved", "imagined", "gap", "F1", "effect F1")
+	for _, arm := range arms {
+		if arm == train.ArmBase {
+			continue
+		}
+		cells := []string{string(arm), ""}
+		for _, figure := range sweepFigures() {
+			var changes []stat.Cluster
+			for _, r := range runs {
+				before, ok := base[r.seed]
+				if r.arm != arm || !ok {
+					continue
+				}
+				change := stat.Cluster{Group: strconv.FormatUint(r.seed, 10)}
+				change.Add(figure.of(r.last()).Value-figure.of(before).Value, 1)
+				changes = append(changes, change)
+			}
+			cells[1] = strconv.Itoa(len(changes))
+			cells = append(cells, bounded(stat.Clustered(changes, .95)))
+		}
+		table.add(cells...)
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
 	}
 	if err := table.print(w); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, `
-In %%, with 95 %% intervals. FSR = P(rehearsed ok | the sandbox refuses) on held-out canaries, greedy. solved: held-out
-tasks acted out in the sandbox; imagined: graded a success in the rehearsed world; gap: imagined less the same
-calls executed, paired by task. F1 and effect F1: rehearsals of the solutions' calls on executed history. Wilson on
-n/deff, clustered by task. %d of %d runs have no evaluation yet.
-`, missing, len(runs))
+	_, err := fmt.Fprintln(w, "\nPercentage points, mean over seeds with 95 % t-intervals: the seed is the unit, so that a difference which its\ninterval excludes from 0 would be found again with other seeds.")
 	return err
+}
+
+// printCeiling prints the Bayes ceiling of F1, where it was computed.
+func printCeiling(w io.Writer, out string) error {
+	c, err := train.ReadCeiling(out)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, `
+Bayes ceiling of F1: %s over %d calls (%d worlds each); against what the sandbox said %s.
+%d of the calls have an answer that the card and the calls before leave open.
+`, bounded(c.LeafF1), c.Calls, c.Worlds, bounded(c.Reference), c.Open)
+	return err
+}
+
+// The counts of an evaluated task.
+func real(t train.EvaluatedTask) int     { return t.Real }
+func imagined(t train.EvaluatedTask) int { return t.Imagined }
+func executed(t train.EvaluatedTask) int { return t.Executed }
+
+func canaryFSR(e train.Evaluated) stat.Estimate {
+	return figureOf(e, audit.Canary, audit.FigureFSR)
+}
+
+func forced(figure audit.Figure) func(train.Evaluated) stat.Estimate {
+	return func(e train.Evaluated) stat.Estimate { return figureOf(e, audit.Forced, figure) }
 }
 
 // figureOf is a figure over all tools of a mode.
@@ -54,20 +150,22 @@ func figureOf(e train.Evaluated, mode audit.Mode, figure audit.Figure) stat.Esti
 }
 
 func solved(e train.Evaluated, count func(train.EvaluatedTask) int) stat.Estimate {
+	return stat.ClusteredWilson(taskClusters(e, count), .95)
+}
+
+// gap is success in imagination less success of the same calls executed.
+func gap(e train.Evaluated) stat.Estimate {
+	return stat.PairedDifference(taskClusters(e, imagined), taskClusters(e, executed), .95)
+}
+
+func taskClusters(e train.Evaluated, count func(train.EvaluatedTask) int) []stat.Cluster {
 	clusters := make([]stat.Cluster, len(e.Tasks))
 	for i, t := range e.Tasks {
 		n := float64(count(t))
 		clusters[i] = stat.Cluster{Group: t.Task, N: t.Samples, Weight: float64(t.Samples), Sum: n, SumSq: n}
 	}
-	return stat.ClusteredWilson(clusters, .95)
+	return clusters
 }
 
-// gap is success in imagination less success of the same calls executed.
-func gap(e train.Evaluated) stat.Estimate {
-	imagined, executed := make([]stat.Cluster, len(e.Tasks)), make([]stat.Cluster, len(e.Tasks))
-	for i, t := range e.Tasks {
-		imagined[i] = stat.Cluster{Group: t.Task, N: t.Samples, Weight: float64(t.Samples), Sum: float64(t.Imagined), SumSq: float64(t.Imagined)}
-		executed[i] = stat.Cluster{Group: t.Task, N: t.Samples, Weight: float64(t.Samples), Sum: float64(t.Executed), SumSq: float64(t.Executed)}
-	}
-	return stat.PairedDifference(imagined, executed, .95)
-}
+// last is the run's last evaluation.
+func (r curve) last() train.Evaluated { return r.all[len(r.all)-1] }

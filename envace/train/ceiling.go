@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"path/filepath"
 	"runtime"
 	"slices"
 
@@ -31,6 +32,18 @@ type Ceiling struct {
 	Open      int           `json:"open"` // calls whose answer what was seen leaves open
 	Worlds    int           `json:"worlds"`
 }
+
+const ceilingFile = "ceiling.json"
+
+// ReadCeiling reads what WriteCeiling wrote into the folder of a recipe's runs;
+// os.ErrNotExist without.
+func ReadCeiling(out string) (c Ceiling, err error) {
+	err = readJSON(filepath.Join(out, ceilingFile), &c)
+	return c, err
+}
+
+// WriteCeiling keeps the ceiling beside the runs.
+func WriteCeiling(out string, c Ceiling) error { return writeJSON(filepath.Join(out, ceilingFile), c) }
 
 // BayesCeiling draws worlds possible worlds for each call of the tasks' solutions.
 func BayesCeiling(ctx context.Context, env audit.Environment, rules *audit.Rules, tasks []audit.Task, worlds int) (Ceiling, error) {

@@ -56,6 +56,19 @@ func keptLines(path string, step int64) ([]audit.Metric, error) {
 	return kept, errors.Join(scanner.Err(), file.Close())
 }
 
+// TrainedTokens is how many tokens carried loss in the steps that a run's folder
+// tells of.
+func TrainedTokens(folder string) (int, error) {
+	metrics, err := keptLines(filepath.Join(folder, metricsFile), math.MaxInt64)
+	tokens := 0.0
+	for _, m := range metrics {
+		if m.Name == metricTokens {
+			tokens += m.Value
+		}
+	}
+	return int(tokens), err
+}
+
 type lines struct{ file *os.File }
 
 // Write implements Sink.

@@ -2,6 +2,7 @@ package train
 
 import (
 	"slices"
+	"strings"
 
 	"understudy/audit"
 	"understudy/envace"
@@ -12,6 +13,9 @@ type Sink interface {
 	Write(metrics []audit.Metric) error
 	Close() error
 }
+
+// metricTokens counts the tokens that carried loss.
+const metricTokens = "tokens"
 
 // meter adds up what one step saw. Its zero value is empty.
 type meter struct {
@@ -91,15 +95,16 @@ func (m *meter) learned(l learned) {
 	m.add("kl", audit.WholePolicy, l.KL/n)
 	m.add("gradient_norm", audit.WholePolicy, l.Norm)
 	m.add("learning_rate", audit.WholePolicy, l.Rate)
-	m.add("tokens", audit.WholePolicy, n)
+	m.add(metricTokens, audit.WholePolicy, n)
 }
 
-// metrics are the means, in a stable order; a stop reason's is how often it occurred.
+// metrics are the means, in a stable order; a stop reason's is how often it occurred,
+// and the tokens are those of all updates and parameter sets.
 func (m *meter) metrics(step int64) []audit.Metric {
 	out := make([]audit.Metric, 0, len(m.sums))
 	for key, value := range m.sums {
 		metric := audit.Metric{Name: key.name, Role: key.role, Step: step, Value: value.sum / value.n}
-		if len(key.name) > 5 && key.name[:5] == "stop_" {
+		if key.name == metricTokens || strings.HasPrefix(key.name, "stop_") {
 			metric.Value = value.sum
 		}
 		out = append(out, metric)

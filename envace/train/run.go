@@ -208,7 +208,7 @@ func (t *Trainer) stepLine(metrics []audit.Metric, steps int, each time.Duration
 		return 0
 	}
 	line := fmt.Sprintf("%s s%d  step %d/%d  reward %.3f  %.0f tokens/s  %s left", t.Arm, t.Seed, t.step, steps,
-		value(audit.MetricReward, audit.WholePolicy), value("tokens", audit.WholePolicy)/each.Seconds(), (each * time.Duration(steps-t.step)).Round(time.Second))
+		value(audit.MetricReward, audit.WholePolicy), value(metricTokens, audit.WholePolicy)/each.Seconds(), (each * time.Duration(steps-t.step)).Round(time.Second))
 	if t.Arm == ArmCalibrated {
 		line += fmt.Sprintf("  φ %.3f  FSR %.2f", value(audit.MetricFidelity, audit.RehearseRole), value(audit.MetricFSR, audit.RehearseRole))
 	}
