@@ -40,10 +40,8 @@ tidy: ## fail when go.mod or go.sum is not tidy
 kill-rounds: deps ## strike workers, NATS and PostgreSQL between every two effects, 200 rounds
 	UNDERSTUDY_KILL_ROUNDS=200 $(GO) test -count=1 -timeout 30m -run '^TestKill$$' -v ./audit/queue
 
-fuzz: ## each fuzz target for FUZZTIME (30s)
-	@grep -rhoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' -H . | sort | while IFS=: read -r file target; do \
-		$(GO) test -run '^$$' -fuzz "^$${target#func }$$" -fuzztime $(FUZZTIME) "./$$(dirname "$$file")" || exit 1; \
-	done
+fuzz: ## each fuzz target (or TARGETS) for FUZZTIME (30s), with a line of what it tried
+	$(GO) run ./.ci/fuzz -time $(FUZZTIME) -at-once $(or $(FUZZ_AT_ONCE),1) -memory $(or $(FUZZ_MEMORY),4096) $(TARGETS)
 
 bench: ## all benchmarks, once around
 	$(GO) test -run '^$$' -bench . -benchmem ./...

@@ -87,3 +87,62 @@ func FuzzCompare(f *testing.F) {
 		}
 	})
 }
+
+// FuzzHash: two values have one hash exactly when they are equal, whatever their
+// order of keys and the spelling of their numbers.
+func FuzzHash(f *testing.F) {
+	f.Add(`{"a":[1,2.50e1,-0],"b":null}`, `{"b":null,"a":[1,25,0]}`)
+	f.Add(`["ab","c"]`, `["a","bc"]`)
+	f.Add(`[[1],2]`, `[1,[2]]`)
+	f.Add(`9007199254740993`, `9007199254740992`)
+	f.Add(`1e2`, `100`)
+	f.Add(`{"":{"":0}}`, `{"":{"":"0"}}`)
+	f.Add(`"1"`, `1`)
+	f.Fuzz(func(t *testing.T, a, b string) {
+		x, err := diff.Decode([]byte(a), diff.DefaultLimits())
+		if err != nil {
+			return
+		}
+		y, err := diff.Decode([]byte(b), diff.DefaultLimits())
+		if err != nil {
+			return
+		}
+		if equal := diff.Equal(x, y); equal != (diff.Hash(x) == diff.Hash(y)) || equal != diff.Equal(y, x) {
+			t.Fatalf("%s and %s: equal %v, hashes %x and %x", x, y, equal, diff.Hash(x), diff.Hash(y))
+		}
+		if c := diff.Compare(nil, x, y, nil); c.Exact() && !diff.Equal(x, y) {
+			t.Fatalf("%s and %s compare exactly and are not equal", x, y)
+		}
+	})
+}
+
+// FuzzPolicy: any text is a policy or an error that names what is wrong; a policy
+// has one digest and compares any value with itself exactly.
+func FuzzPolicy(f *testing.F) {
+	f.Add(samplePolicy)
+	for _, text := range []string{
+		"version: 1\n", "version: 1\ntools: {t: {/a: exact}}", "version: 1\ntools:\n  t:\n    \"regex:(a+)+$\": text\n", "version: 1\ntools: {\"*\": {\"**\": volatile}}",
+		"version: &a [*a]\n", "version: 1\ntools: {t: {/a: {rule: number, abs: 1e400}}}", "version: 1\ntools: {t: {/a~2: id}}", "a: &a [x,x]\nb: [*a,*a]\n", "\x00", "version: 1\nversion: 2\n",
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		policy, err := diff.ParsePolicy([]byte(text))
+		if err != nil {
+			if err.Error() == "" {
+				t.Fatalf("%q is refused without a word", text)
+			}
+			return
+		}
+		again, err := diff.ParsePolicy([]byte(text))
+		if err != nil || again.Digest() != policy.Digest() {
+			t.Fatalf("%q read twice: %v, digests %x and %x", text, err, policy.Digest(), again.Digest())
+		}
+		v := decode(t, `{"order_id":"W1","items":[{"item_id":1,"n":1.0},{"item_id":2}],"a":{"b":[null,"x"]},"time":"2024-05-15T15:00:00Z"}`)
+		for _, tool := range []string{"t", "get_order", "*", ""} {
+			if c := diff.Compare(policy.For(tool), v, v, nil); !c.Exact() {
+				t.Fatalf("%q: a value is not itself: %s", text, c.Explain())
+			}
+		}
+	})
+}
