@@ -170,4 +170,3 @@ func seedRun(tb testing.TB, dsn, secret string) {
 		tb.Fatal(err)
 	}
 }
-
