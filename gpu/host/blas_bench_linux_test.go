@@ -70,7 +70,7 @@ func BenchmarkBLAS(b *testing.B) {
 				d := newDevice(b, kernels, 1)
 				x := benchProduct(d, orientations()[s.o], s.m, s.n, s.k)
 				c, theirs := make([]float32, s.m*s.n), openBLAS(b, kernels)
-				duel(b, 2*float64(s.m)*float64(s.n)*float64(s.k), func() { d.multiply(x) }, map[string]func(){
+				duel(b, 2*float64(s.m)*float64(s.n)*float64(s.k), multiplication(d, orientations()[s.o], x), map[string]func(){
 					"openblas": rival(theirs != nil, func() { theirs(x.b.transposed, s.m, s.n, s.k, x.a, x.b.f32, c) }),
 					"gonum":    rival(s.m <= 512, func() { gonumProduct(x, c) }),
 				})

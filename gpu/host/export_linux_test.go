@@ -25,18 +25,19 @@ func ProcessTime(tb testing.TB) time.Duration {
 type Probe struct {
 	d      *Device
 	memory []float32
-	x      product
+	m      int
+	x, y   []float32
+	weight panels
 }
 
 // NewProbe makes a probe of y (m,n) = x (m,k)·wᵀ with weights of this type.
 func NewProbe(d *Device, m, n, k int, kind gpu.DType) *Probe {
-	p := &Probe{d: d, memory: make([]float32, 128<<20)} // more than the largest cache seen
+	p := &Probe{d: d, memory: hugePages(make([]float32, 128<<20))} // more than the largest cache seen
 	for i := range p.memory {
 		p.memory[i] = 1
 	}
-	p.x = product{m: m, n: n, k: k, a: random(m*k, 1), rs: k, cs: 1, c: make([]float32, m*n), ldc: n}
-	p.x.b = operand{matrix: matrix{kind: kind, f32: random(n*k, 2), f16: make([]uint16, n*k), rows: n, cols: k}, transposed: true, width: d.k.width}
-	p.x.b.pack(&d.k, d.pool)
+	p.m, p.x, p.y = m, random(m*k, 1), make([]float32, m*n)
+	p.weight = newPanels(d, matrix{kind: kind, f32: random(n*k, 2), f16: make([]uint16, n*k), rows: n, cols: k}, false, nil)
 	return p
 }
 
@@ -46,11 +47,14 @@ func (p *Probe) Read() float64 {
 	return 4 * float64(len(p.memory))
 }
 
+// Warm brings the weight into the cache.
+func (p *Probe) Warm() { p.d.multiplyFew(p.y, p.x, p.m, p.weight) }
+
 // Multiply multiplies 16 times and returns its floating-point operations.
 func (p *Probe) Multiply() float64 {
 	const times = 16
 	for range times {
-		p.d.multiply(p.x)
+		p.d.multiplyFew(p.y, p.x, p.m, p.weight)
 	}
-	return times * 2 * float64(p.x.m) * float64(p.x.n) * float64(p.x.k)
+	return times * 2 * float64(p.m) * float64(p.weight.n) * float64(p.weight.k)
 }

@@ -94,19 +94,18 @@ const packRows = 96
 // weights to bfloat16: they read them from memory at half the cost.
 func (d *Device) MatMul(y, x gpu.Buffer, w gpu.Weight) {
 	rows, f := x.Len/w.K, w.Form.(*form)
-	if rows < packRows && f.packed == nil {
-		f.rounded = d.mode == gpu.Fast && f.kind == gpu.F32
-		f.pack(&d.k, d.pool)
+	if rows >= packRows {
+		d.multiply(product{
+			m: rows, n: w.N, k: w.K,
+			a: floats(x), rs: w.K, cs: 1,
+			b: operand{matrix: f.matrix, transposed: true, width: d.k.width}, c: floats(y), ldc: w.N,
+		})
+		return
 	}
-	b := f.operand
-	if rows >= packRows && b.rounded {
-		b.rounded, b.packed = false, nil
+	if f.panels.words == nil {
+		f.panels, f.stale = newPanels(d, f.matrix, d.mode == gpu.Fast && f.kind == gpu.F32, f.stale), nil
 	}
-	d.multiply(product{
-		m: rows, n: w.N, k: w.K,
-		a: floats(x), rs: w.K, cs: 1,
-		b: b, c: floats(y), ldc: w.N,
-	})
+	d.multiplyFew(floats(y), floats(x), rows, f.panels)
 }
 
 // RoPE turns the pairs (x[i], x[i+D/2]) of x (R,heads,D), D = width.

@@ -21,6 +21,10 @@ type kernels struct {
 	f32   []tileFunc // [m] is the tile of height m, B in float32
 	bf16  []tileFunc // B in packed bfloat16
 	half  []tileFunc // B in float32, 16 columns: a chunk of keys
+
+	tall     int        // height of the tallest tall tile
+	tallF32  []tallFunc // [m] is the tall tile of height m
+	tallBF16 []tallFunc // B in pairs of bfloat16
 	loops
 }
 
@@ -52,6 +56,8 @@ func goKernels() kernels {
 		})
 	}
 	k.half = k.f32
+	k.tall = rows
+	k.tallF32, k.tallBF16 = goTall(rows)
 	return k
 }
 
@@ -70,4 +76,27 @@ func tileRow(k int, a unsafe.Pointer, cs int, b unsafe.Pointer, ldb int, c *[chu
 		}
 	}
 	*c = sum
+}
+
+// goTall are the tall tiles of plain Go.
+func goTall(tallest int) (f32, bf16 []tallFunc) {
+	for m := range tallest + 1 {
+		plain := func(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, _ int) {
+			for i := range m {
+				tileRow(k, unsafe.Add(unsafe.Pointer(a), 4*i), 4*m, b, 4*chunk, row16(unsafe.Add(unsafe.Pointer(c), i*ldc)), load)
+			}
+		}
+		f32 = append(f32, plain)
+		bf16 = append(bf16, func(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, _ int) {
+			wide := make([]float32, (k+1)*chunk)
+			for p := range k {
+				pair := (*[chunk]uint32)(unsafe.Add(b, p/2*4*chunk))
+				for j, x := range pair {
+					wide[p*chunk+j] = half.FromBF16(uint16(x >> (p % 2 * 16)))
+				}
+			}
+			plain(k, a, unsafe.Pointer(&wide[0]), c, ldc, load, 0)
+		})
+	}
+	return f32, bf16
 }

@@ -18,6 +18,7 @@ func avx512Kernels() kernels {
 	return kernels{
 		name: "avx512", rows: 12, width: 32,
 		f32: avx512F32Tiles(), bf16: avx512BF16Tiles(), half: avx512HalfTiles(),
+		tall: 28, tallF32: avx512TallF32Tiles(), tallBF16: avx512TallBF16Tiles(),
 		loops: avx512Loops(),
 	}
 }
@@ -26,6 +27,7 @@ func avx2Kernels() kernels {
 	return kernels{
 		name: "avx2", rows: 6, width: 16,
 		f32: avx2F32Tiles(), bf16: avx2BF16Tiles(), half: avx2F32Tiles(),
+		tall: 6, tallF32: avx2TallF32Tiles(), tallBF16: avx2TallBF16Tiles(),
 		loops: avx2Loops(),
 	}
 }

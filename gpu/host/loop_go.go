@@ -184,8 +184,8 @@ func goSoftmax(rows int, s *float32, valid *int32, state, acc *float32, d int, s
 }
 
 func goTranspose(blocks int, src *float32, lds int, dst *float32, ldd int) {
-	for i := range 8 {
-		for p := range 8 * blocks {
+	for p := range 8 * blocks { // row after row: see turnTile
+		for i := range 8 {
 			x := (*float32)(unsafe.Add(unsafe.Pointer(src), i*lds+4*p))
 			*(*float32)(unsafe.Add(unsafe.Pointer(dst), p*ldd+4*i)) = *x
 		}

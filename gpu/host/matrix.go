@@ -22,9 +22,6 @@ type operand struct {
 	matrix
 	transposed bool // the matrix is (n,k), as weights are
 	width      int
-	rounded    bool      // panels of a float32 matrix hold bfloat16
-	packed     []float32 // all panels, or nil: a block is packed when it is asked for
-	stale      []float32 // memory of panels that no longer hold
 }
 
 func (b operand) k() int {
@@ -45,7 +42,7 @@ func (b operand) n() int {
 func (b operand) panels() int { return ceil(b.n(), b.width) }
 
 // bf16 reports whether panels hold bfloat16.
-func (b operand) bf16() bool { return b.kind == gpu.BF16 || b.rounded }
+func (b operand) bf16() bool { return b.kind == gpu.BF16 }
 
 // stride is the float32 words of a panel's row.
 func (b operand) stride() int {
@@ -55,24 +52,8 @@ func (b operand) stride() int {
 	return b.width
 }
 
-// pack lays all panels out once.
-func (b *operand) pack(kernels *kernels, p *pool) {
-	k, stride := b.k(), b.stride()
-	packed := b.stale
-	if n := b.panels() * k * stride; len(packed) != n {
-		packed = hugePages(make([]float32, n))
-	}
-	p.run(b.panels(), func(_ *worker, j int) {
-		b.packBlock(kernels, packed[j*k*stride:(j+1)*k*stride], j, 0, k)
-	})
-	b.packed, b.stale = packed, nil
-}
-
 // block is rows p0..p0+kc-1 of panel j; scratch has room for them.
 func (b operand) block(kernels *kernels, j, p0, kc int, scratch []float32) unsafe.Pointer {
-	if b.packed != nil {
-		return unsafe.Pointer(&b.packed[(j*b.k()+p0)*b.stride()])
-	}
 	b.packBlock(kernels, scratch[:kc*b.stride()], j, p0, kc)
 	return unsafe.Pointer(&scratch[0])
 }
@@ -148,7 +129,7 @@ func (b operand) packBF16(dst []uint32, n0, n, p0, kc int) {
 }
 
 // narrow copies elements from index i on, rounded when the matrix is float32.
-func (b operand) narrow(dst []uint16, i int) {
+func (b matrix) narrow(dst []uint16, i int) {
 	if b.kind == gpu.BF16 {
 		copy(dst, b.f16[i:i+len(dst)])
 		return

@@ -6,10 +6,8 @@ const (
 	blockK = 288  // most rows of a B block: 36 kB at width 32, three quarters of a first-level cache
 	blockM = 1024 // rows of an A block: 1 MB, half of a second-level cache
 
-	// With this few rows, B is read as one stream and its next block fetched ahead: the
-	// memory's bandwidth is the limit, or nearly.
-	streamRows = 24
-	smallWork  = 1 << 16 // multiplications that cost about what waking a thread costs
+	fewRows   = 24      // a product of so few is one of streams: its threads don't take turns
+	smallWork = 1 << 16 // multiplications that cost about what waking a thread costs
 )
 
 // product is C (m,n) = A·B, or += when add is set. A's element (i,p) is a[i*rs+p*cs]; C's
@@ -40,7 +38,7 @@ func (d *Device) multiply(x product) {
 	groups, blocks := ceil(panels, group), ceil(x.m, rows)
 	d.pool.run(groups*blocks, func(w *worker, task int) {
 		j, i := task%groups*group, task/groups*rows
-		d.multiplyBlock(w, x, [2]int{i, min(i+rows, x.m)}, [2]int{j, min(j+group, panels)})
+		d.multiplyPanels(w, x, [2]int{i, min(i+rows, x.m)}, [2]int{j, min(j+group, panels)})
 	})
 }
 
@@ -52,15 +50,21 @@ func (d *Device) shares(x product) (group, rows int) {
 	if threads == 1 || x.m*x.n*x.k <= smallWork {
 		return panels, rows
 	}
-	const fewPanels, fewRows = 8, 192
-	tasks := 4 * threads // so that a thread that falls behind can be helped
-	if x.m <= streamRows {
-		tasks = threads // long streams
-	}
-	for rows > fewRows && ceil(x.m, rows)*ceil(panels, fewPanels) < tasks {
+	const leastPanels, leastRows = 8, 192
+	tasks := taskCount(x.m, threads)
+	for rows > leastRows && ceil(x.m, rows)*ceil(panels, leastPanels) < tasks {
 		rows = ceil(rows, 2)
 	}
 	return max(1, ceil(panels, ceil(tasks, ceil(x.m, rows)))), rows
+}
+
+// taskCount is the tasks of a product of m rows: more than threads, so that one that falls
+// behind can be helped, unless they are long streams.
+func taskCount(m, threads int) int {
+	if m <= fewRows {
+		return threads
+	}
+	return 4 * threads
 }
 
 // ceil is a/b rounded up.
@@ -83,19 +87,9 @@ func (x product) clear() {
 	}
 }
 
-// multiplyBlock computes rows i[0]..i[1]-1 of panels j[0]..j[1]-1.
-func (d *Device) multiplyBlock(w *worker, x product, i, j [2]int) {
-	if i[1]-i[0] > streamRows || x.b.packed == nil {
-		d.multiplyPanels(w, x, i, j, false)
-		return
-	}
-	for panel := j[0]; panel < j[1]; panel++ {
-		d.multiplyPanels(w, x, i, [2]int{panel, panel + 1}, true)
-	}
-}
-
-// multiplyPanels goes through k in blocks, and through all panels and rows in each.
-func (d *Device) multiplyPanels(w *worker, x product, i, j [2]int, stream bool) {
+// multiplyPanels computes rows i[0]..i[1]-1 of panels j[0]..j[1]-1: it goes through k in
+// blocks, and through all panels and rows in each.
+func (d *Device) multiplyPanels(w *worker, x product, i, j [2]int) {
 	tiles, stride := d.k.f32, 4*x.b.stride()
 	if x.b.bf16() {
 		tiles = d.k.bf16
@@ -113,17 +107,14 @@ func (d *Device) multiplyPanels(w *worker, x product, i, j [2]int, stream bool) 
 			b := x.b.block(&d.k, panel, p0, kc, scratch)
 			n0 := panel * x.b.width
 			for t, row := 0, i[0]; t < s.parts; t++ {
-				m, ahead, step := s.size(t), 0, 0
-				if stream { // each tile fetches its share of the next block, so that all wait alike
-					ahead, step = depth*stride+t*kc*stride/s.parts, stride/s.parts
-				}
+				m := s.size(t)
 				from, rs, cs := a.tile(row-i[0], m)
 				if c := x.c[row*x.ldc+n0:]; x.n-n0 >= x.b.width {
-					tiles[m](kc, from, rs, cs, b, stride, &c[0], 4*x.ldc, load, ahead, step)
+					tiles[m](kc, from, rs, cs, b, stride, &c[0], 4*x.ldc, load, 0, 0)
 				} else {
 					edge := w.floats(scratchC, m*x.b.width)
 					copyRows(edge, x.b.width, c, x.ldc, m, x.n-n0)
-					tiles[m](kc, from, rs, cs, b, stride, &edge[0], 4*x.b.width, load, ahead, step)
+					tiles[m](kc, from, rs, cs, b, stride, &edge[0], 4*x.b.width, load, 0, 0)
 					copyRows(c, x.ldc, edge, x.b.width, m, x.n-n0)
 				}
 				row += m
@@ -179,7 +170,7 @@ func (d *Device) blockOfA(w *worker, x product, s parting, i0, p0, kc int) block
 	a := blockA{at: x.a[i0*x.rs+p0*x.cs:], rs: x.rs, cs: x.cs, kc: kc}
 	rows := s.parts*s.base + s.extra
 	if x.cs == 1 {
-		if rows <= streamRows || x.k <= blockK {
+		if rows <= fewRows || x.k <= blockK {
 			return a
 		}
 		compact := w.floats(scratchA, rows*(kc+apart))

@@ -112,21 +112,25 @@ func (d *Device) Free(b gpu.Buffer) {
 	*m = memory{}
 }
 
-// form is a weight's matrix and, once a product of few rows has asked for it, its panels.
-type form struct{ operand }
+// form is a weight's matrix and, once a product of few rows has asked for them, its panels.
+type form struct {
+	matrix
+	panels panels
+	stale  []float32 // memory of panels that no longer hold
+}
 
 // NewWeight makes b (n,k) multipliable. Nothing is packed before it pays.
 func (d *Device) NewWeight(b gpu.Buffer, n, k int) gpu.Weight {
 	if b.Len != n*k {
 		panic(fmt.Sprintf("host: a weight of %d elements is not %d×%d", b.Len, n, k))
 	}
-	return gpu.Weight{Buffer: b, N: n, K: k, Form: &form{operand{matrix: matrixOf(b, n, k), transposed: true, width: d.k.width}}}
+	return gpu.Weight{Buffer: b, N: n, K: k, Form: &form{matrix: matrixOf(b, n, k)}}
 }
 
 // Changed drops the panels, and keeps their memory for the next.
 func (d *Device) Changed(w gpu.Weight) {
-	if f := w.Form.(*form); f.packed != nil {
-		f.packed, f.stale, f.rounded = nil, f.packed, false
+	if f := w.Form.(*form); f.panels.words != nil {
+		f.panels, f.stale = panels{}, f.panels.words
 	}
 }
 

@@ -164,6 +164,240 @@ func avx512HalfTiles() []tileFunc {
 }
 
 //go:noescape
+func avx512TallF321(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallF322(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallF323(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallF324(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallF325(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallF326(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallF327(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallF328(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallF329(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallF3210(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallF3211(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallF3212(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallF3213(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallF3214(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallF3215(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallF3216(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallF3217(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallF3218(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallF3219(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallF3220(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallF3221(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallF3222(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallF3223(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallF3224(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallF3225(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallF3226(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallF3227(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallF3228(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+func avx512TallF32Tiles() []tallFunc {
+	return []tallFunc{
+		1:  avx512TallF321,
+		2:  avx512TallF322,
+		3:  avx512TallF323,
+		4:  avx512TallF324,
+		5:  avx512TallF325,
+		6:  avx512TallF326,
+		7:  avx512TallF327,
+		8:  avx512TallF328,
+		9:  avx512TallF329,
+		10: avx512TallF3210,
+		11: avx512TallF3211,
+		12: avx512TallF3212,
+		13: avx512TallF3213,
+		14: avx512TallF3214,
+		15: avx512TallF3215,
+		16: avx512TallF3216,
+		17: avx512TallF3217,
+		18: avx512TallF3218,
+		19: avx512TallF3219,
+		20: avx512TallF3220,
+		21: avx512TallF3221,
+		22: avx512TallF3222,
+		23: avx512TallF3223,
+		24: avx512TallF3224,
+		25: avx512TallF3225,
+		26: avx512TallF3226,
+		27: avx512TallF3227,
+		28: avx512TallF3228,
+	}
+}
+
+//go:noescape
+func avx512TallBF161(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallBF162(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallBF163(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallBF164(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallBF165(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallBF166(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallBF167(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallBF168(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallBF169(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallBF1610(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallBF1611(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallBF1612(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallBF1613(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallBF1614(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallBF1615(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallBF1616(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallBF1617(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallBF1618(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallBF1619(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallBF1620(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallBF1621(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallBF1622(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallBF1623(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallBF1624(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallBF1625(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallBF1626(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallBF1627(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx512TallBF1628(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+func avx512TallBF16Tiles() []tallFunc {
+	return []tallFunc{
+		1:  avx512TallBF161,
+		2:  avx512TallBF162,
+		3:  avx512TallBF163,
+		4:  avx512TallBF164,
+		5:  avx512TallBF165,
+		6:  avx512TallBF166,
+		7:  avx512TallBF167,
+		8:  avx512TallBF168,
+		9:  avx512TallBF169,
+		10: avx512TallBF1610,
+		11: avx512TallBF1611,
+		12: avx512TallBF1612,
+		13: avx512TallBF1613,
+		14: avx512TallBF1614,
+		15: avx512TallBF1615,
+		16: avx512TallBF1616,
+		17: avx512TallBF1617,
+		18: avx512TallBF1618,
+		19: avx512TallBF1619,
+		20: avx512TallBF1620,
+		21: avx512TallBF1621,
+		22: avx512TallBF1622,
+		23: avx512TallBF1623,
+		24: avx512TallBF1624,
+		25: avx512TallBF1625,
+		26: avx512TallBF1626,
+		27: avx512TallBF1627,
+		28: avx512TallBF1628,
+	}
+}
+
+//go:noescape
 func avx512Add(n int, y, a, b *float32)
 
 //go:noescape
@@ -307,6 +541,64 @@ func avx2BF16Tiles() []tileFunc {
 		4: avx2BF164,
 		5: avx2BF165,
 		6: avx2BF166,
+	}
+}
+
+//go:noescape
+func avx2TallF321(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx2TallF322(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx2TallF323(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx2TallF324(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx2TallF325(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx2TallF326(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+func avx2TallF32Tiles() []tallFunc {
+	return []tallFunc{
+		1: avx2TallF321,
+		2: avx2TallF322,
+		3: avx2TallF323,
+		4: avx2TallF324,
+		5: avx2TallF325,
+		6: avx2TallF326,
+	}
+}
+
+//go:noescape
+func avx2TallBF161(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx2TallBF162(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx2TallBF163(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx2TallBF164(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx2TallBF165(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+//go:noescape
+func avx2TallBF166(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+
+func avx2TallBF16Tiles() []tallFunc {
+	return []tallFunc{
+		1: avx2TallBF161,
+		2: avx2TallBF162,
+		3: avx2TallBF163,
+		4: avx2TallBF164,
+		5: avx2TallBF165,
+		6: avx2TallBF166,
 	}
 }
 

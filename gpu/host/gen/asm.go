@@ -13,6 +13,7 @@ type isa struct {
 	lanes int    // float32 lanes of a register
 	move  string // a full-width unaligned load or store
 	rows  int    // height of the tallest tile; every height up to it exists
+	tall  int    // height of the tallest tall tile
 	tiles []tile
 }
 
@@ -26,7 +27,7 @@ type tile struct {
 // avx512 has 32 registers: 12×2 accumulators and two of B, A by embedded broadcast.
 func avx512() isa {
 	return isa{
-		name: "avx512", reg: "Z", lanes: 16, move: "VMOVUPS", rows: 12,
+		name: "avx512", reg: "Z", lanes: 16, move: "VMOVUPS", rows: 12, tall: 28,
 		tiles: []tile{{"F32", 2, false}, {"BF16", 2, true}, {"Half", 1, false}},
 	}
 }
@@ -34,7 +35,7 @@ func avx512() isa {
 // avx2 has 16 registers: 6×2 accumulators, two of B, one broadcast of A.
 func avx2() isa {
 	return isa{
-		name: "avx2", reg: "Y", lanes: 8, move: "VMOVUPS", rows: 6,
+		name: "avx2", reg: "Y", lanes: 8, move: "VMOVUPS", rows: 6, tall: 6,
 		tiles: []tile{{"F32", 2, false}, {"BF16", 2, true}},
 	}
 }

@@ -35,6 +35,14 @@ func generate() map[string][]byte {
 			files[fmt.Sprintf("tile_%s_%s_amd64.s", s.name, strings.ToLower(t.name))] = a.bytes()
 			stubs.tiles(s, t)
 		}
+		tall := newAsm(s.name)
+		for _, bf16 := range []bool{false, true} {
+			for rows := 1; rows <= s.tall; rows++ {
+				stubs.add(tall.tall(s, bf16, rows), "("+tallParams+")")
+			}
+			stubs.tall(s, bf16)
+		}
+		files[fmt.Sprintf("tall_%s_amd64.s", s.name)] = tall.bytes()
 		a := newAsm(s.name)
 		for _, l := range loops() {
 			a.kernel(s, l)

@@ -23,6 +23,15 @@ func (s *stubs) tiles(i isa, t tile) {
 	s.buf.WriteString("\n\t}\n}\n")
 }
 
+// tall writes a function that lists the tall tiles by height.
+func (s *stubs) tall(i isa, bf16 bool) {
+	fmt.Fprintf(&s.buf, "\nfunc %s() []tallFunc {\n\treturn []tallFunc{", tallName(i, bf16, 0))
+	for rows := 1; rows <= i.tall; rows++ {
+		fmt.Fprintf(&s.buf, "\n\t\t%d: %s,", rows, tallName(i, bf16, rows))
+	}
+	s.buf.WriteString("\n\t}\n}\n")
+}
+
 // loops writes a function that lists the loops of one instruction set.
 func (s *stubs) loops(i isa) {
 	fmt.Fprintf(&s.buf, "\nfunc %sLoops() loops {\n\treturn loops{", i.name)
