@@ -247,12 +247,10 @@ func (f *figuring) shares() {
 // calibration judges the rehearsals' confidence that they are below S3.
 func (f *figuring) calibration() {
 	var forecasts []stat.Forecast
-	for _, group := range sortedKeys(f.groups) {
+	for _, group := range sortedKeys(f.coarse) {
 		for bin := range ConfidenceBins {
-			c := f.groups[group][ConfidenceCounter(bin)]
-			hits := int(c.Sum)
-			for i := range c.N {
-				forecasts = append(forecasts, stat.Forecast{P: (float64(bin) + .5) / ConfidenceBins, Y: i < hits, Group: group})
+			if c := f.coarse[group][ConfidenceCounter(bin)]; c.N > 0 {
+				forecasts = append(forecasts, stat.Forecast{P: (float64(bin) + .5) / ConfidenceBins, N: c.N, Hits: int(c.Sum), Group: group})
 			}
 		}
 	}

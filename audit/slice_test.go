@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"hash/fnv"
 	"math"
 	"math/rand/v2"
 	"strconv"
@@ -72,14 +73,19 @@ func TestSlicesPoolWithoutSplittingPrompts(t *testing.T) {
 	}
 }
 
-// TestCoarseTallyKeepsTheInterval merges thousands of prompts at random: the mean
+// TestRandomGroupsKeepTheInterval merges thousands of prompts at random: the mean
 // stays, and the interval is about as wide as before.
-func TestCoarseTallyKeepsTheInterval(t *testing.T) {
+func TestRandomGroupsKeepTheInterval(t *testing.T) {
 	t.Parallel()
 	pairs := sliced(6000)
-	fine, coarse := audit.NewTally(), audit.NewCoarseTally(512)
+	fine, coarse := audit.NewTally(), audit.NewTally()
 	for i := 0; i < len(pairs); i += 8 {
 		fine.Add(pairs[i : i+8])
+		for j := range pairs[i : i+8] {
+			h := fnv.New32a()
+			_, _ = h.Write([]byte(pairs[i+j].PromptGroup))
+			pairs[i+j].PromptGroup = strconv.Itoa(int(h.Sum32() % 512))
+		}
 		coarse.Add(pairs[i : i+8])
 	}
 	cell := audit.Cell{Tool: audit.AllTools, Split: audit.AllTasks}

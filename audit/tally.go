@@ -32,20 +32,11 @@ type Cell struct {
 // Tally adds up pairs by cell and prompt group. It is a pure accumulator: two
 // tallies of disjoint pairs merge to the tally of all. Not safe for concurrent use.
 type Tally struct {
-	cells  map[Cell]map[string]Counters
-	coarse uint64 // random groups that prompt groups are merged into; 0 = none
+	cells map[Cell]map[string]Counters
 }
 
 // NewTally returns an empty tally.
 func NewTally() *Tally { return &Tally{cells: make(map[Cell]map[string]Counters)} }
-
-// NewCoarseTally returns an empty tally that merges prompt groups at random into
-// at most so many, which are as independent as they were (random groups; Wolter
-// 2007, chapter 2): intervals stay right, and a run of a million prompts fits
-// into memory.
-func NewCoarseTally(groups int) *Tally {
-	return &Tally{cells: make(map[Cell]map[string]Counters), coarse: uint64(max(groups, 1))} //nolint:gosec // not negative
-}
 
 // CellOf is the cell of one pair; its split is never AllTasks.
 func CellOf(p *Pair) Cell {
@@ -77,9 +68,6 @@ func (t *Tally) Add(pairs []Pair) {
 
 // Count adds counters to one cell and prompt group, as a store keeps them.
 func (t *Tally) Count(cell Cell, group string, c Counters) {
-	if t.coarse > 0 {
-		group = randomGroup(group, t.coarse)
-	}
 	groups := t.cells[cell]
 	if groups == nil {
 		groups = make(map[string]Counters)

@@ -13,14 +13,16 @@ import (
 const lineColumns = `
 	m.key, m.episode, e.name, m.step, a.probe, a.sample, m.tool, p.mode, p.version, m.prompt_group, p.actual, p.rehearsed, m.severity,
 	p.false_success, m.masked, p.cascaded, p.fork, p.cells, m.committed_at,
-	(SELECT substring(b.content FOR 160) FROM body b WHERE b.run = m.run AND b.digest = p.arguments)`
+	(SELECT substring(b.content FOR 160) FROM body b WHERE b.run = $1 AND b.digest = p.arguments)`
 
+// lineTables join what a line shows beside the membership m in the run $1. The
+// run is $1 everywhere: m.run would be known only when the plan is made already.
 const lineTables = `
 	JOIN pair p ON p.key = m.key AND p.result = m.result
-	JOIN episode e ON e.run = m.run AND e.id = m.episode
+	JOIN episode e ON e.run = $1 AND e.id = m.episode
 	JOIN LATERAL (
 		SELECT a.probe, a.sample FROM action a
-		WHERE a.run = m.run AND a.episode = m.episode AND a.step = m.step AND a.key = m.key LIMIT 1
+		WHERE a.run = $1 AND a.episode = m.episode AND a.step = m.step AND a.key = m.key LIMIT 1
 	) a ON true`
 
 func scanLine(row pgx.CollectableRow) (audit.CallLine, error) {
@@ -51,7 +53,7 @@ func (l *Ledger) Calls(ctx context.Context, run string, f audit.CallFilter, page
 	limit := pageLimit(page)
 	where, args := callFilter(f, id, severity, key)
 	args = append(args, limit+1)
-	lines, err := l.lookUpLines(ctx, `SELECT `+lineColumns+` FROM (
+	lines, err := l.lines(ctx, `SELECT `+lineColumns+` FROM (
 			SELECT m.* FROM run_pair m JOIN pair p ON p.key = m.key AND p.result = m.result
 			WHERE `+where+` ORDER BY m.severity DESC, m.key LIMIT $`+strconv.Itoa(len(args))+`
 		) m `+lineTables+` ORDER BY m.severity DESC, m.key`, args...)
@@ -65,19 +67,22 @@ func (l *Ledger) Calls(ctx context.Context, run string, f audit.CallFilter, page
 	return lines[:limit], strconv.Itoa(int(last.Severity)) + "-" + last.Key.String(), nil
 }
 
-// lookUpLines reads lines by index, one after the other until the page is full:
-// a plan that reads whole tables into a hash costs half a second on a large run.
-func (l *Ledger) lookUpLines(ctx context.Context, sql string, args ...any) ([]audit.CallLine, error) {
-	tx, err := l.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginLookups + `; set local enable_sort = off; set local plan_cache_mode = force_custom_plan`})
-	if err != nil {
-		return nil, err
-	}
-	defer rollback(ctx, tx)
-	rows, err := tx.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, scanLine)
+// lines reads lines in the order of an index, one after the other until the page
+// is full: to sort a large run costs half a second.
+func (l *Ledger) lines(ctx context.Context, sql string, args ...any) ([]audit.CallLine, error) {
+	var lines []audit.CallLine
+	err := l.look(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `set local enable_sort = off`); err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, sql, args...)
+		if err != nil {
+			return err
+		}
+		lines, err = pgx.CollectRows(rows, scanLine)
+		return err
+	})
+	return lines, err
 }
 
 // callFilter writes only the conditions that are asked for, so that each
@@ -187,35 +192,47 @@ func (l *Ledger) Call(ctx context.Context, run string, key audit.Digest) (audit.
 	if err != nil {
 		return c, infrastructure(err)
 	}
-	pairs, err := l.pairs(ctx, ` WHERE m.run = $1 AND m.key = $2`, id, key[:])
-	if err != nil {
-		return c, infrastructure(err)
-	}
-	if len(pairs) == 0 {
-		return c, &audit.Error{Code: audit.CodeNotFound, Message: fmt.Sprintf("call %s is not in run %q", key, run), Hint: "the run may have been dropped; the list of calls has those that are there"}
-	}
-	c.Pair = pairs[0]
-	if c.Whole, err = l.Truncated(ctx, run, key); err != nil {
-		return c, infrastructure(err)
-	}
-	var episode []byte
-	if err := l.pool.QueryRow(ctx, `SELECT episode, masked FROM run_pair WHERE run = $1 AND key = $2`, id, key[:]).Scan(&episode, &c.Masked); err != nil {
-		return c, infrastructure(err)
-	}
-	c.Episode = audit.Digest(episode)
-	if c.Answers, err = l.answers(ctx, id, &c); err != nil {
-		return c, infrastructure(err)
-	}
-	if err := l.neighbours(ctx, id, &c); err != nil {
-		return c, infrastructure(err)
-	}
-	c.Marks, err = l.marksOf(ctx, id, &c.Pair)
+	err = l.look(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		pairs, err := readPairs(ctx, tx, id, ` AND m.key = $2`, key[:])
+		if err != nil {
+			return err
+		}
+		if len(pairs) == 0 {
+			return &audit.Error{Code: audit.CodeNotFound, Message: fmt.Sprintf("call %s is not in run %q", key, run), Hint: "the run may have been dropped; the list of calls has those that are there"}
+		}
+		c.Pair = pairs[0]
+		return readSurroundings(ctx, tx, id, &c)
+	})
 	return c, infrastructure(err)
 }
 
+// readSurroundings reads what a call's page shows beside its pair.
+func readSurroundings(ctx context.Context, tx pgx.Tx, run int32, c *audit.CallRecord) error {
+	key := c.Pair.Key
+	var (
+		episode []byte
+		err     error
+	)
+	if err := tx.QueryRow(ctx, `SELECT episode, masked FROM run_pair WHERE run = $1 AND key = $2`, run, key[:]).Scan(&episode, &c.Masked); err != nil {
+		return fmt.Errorf("read call %s: %w", key, err)
+	}
+	c.Episode = audit.Digest(episode)
+	if c.Whole, err = readTruncated(ctx, tx, run, key); err != nil {
+		return err
+	}
+	if c.Answers, err = answers(ctx, tx, run, c); err != nil {
+		return err
+	}
+	if err := neighbours(ctx, tx, run, c); err != nil {
+		return err
+	}
+	c.Marks, err = marksOf(ctx, tx, run, &c.Pair)
+	return err
+}
+
 // answers groups the rehearsals of the call's action.
-func (l *Ledger) answers(ctx context.Context, run int32, c *audit.CallRecord) ([]audit.AnswerGroup, error) {
-	rows, err := l.pool.Query(ctx, `
+func answers(ctx context.Context, tx pgx.Tx, run int32, c *audit.CallRecord) ([]audit.AnswerGroup, error) {
+	rows, err := tx.Query(ctx, `
 		SELECT count(*), (array_agg(p.key ORDER BY a.sample))[1], max(p.severity), max(p.masked),
 			coalesce((SELECT substring(b.content FOR 200) FROM body b WHERE b.run = $1 AND b.digest = p.rehearsal), '')
 		FROM action a JOIN pair p ON p.key = a.key AND p.result = a.result
@@ -239,15 +256,15 @@ func (l *Ledger) answers(ctx context.Context, run int32, c *audit.CallRecord) ([
 }
 
 // neighbours finds the calls before and after one in its episode.
-func (l *Ledger) neighbours(ctx context.Context, run int32, c *audit.CallRecord) error {
+func neighbours(ctx context.Context, tx pgx.Tx, run int32, c *audit.CallRecord) error {
 	var before, after []byte
 	a := &c.Pair.Action
-	err := l.pool.QueryRow(ctx, `
+	err := tx.QueryRow(ctx, `
 		SELECT
-			(SELECT a.key FROM action a JOIN run_pair m ON m.run = a.run AND m.key = a.key
+			(SELECT a.key FROM action a JOIN run_pair m ON m.run = $1 AND m.key = a.key
 				WHERE a.run = $1 AND a.episode = $2 AND (a.step, a.probe, a.sample) < ($3, $4, $5) AND a.key <> $6
 				ORDER BY a.step DESC, a.probe DESC, a.sample DESC LIMIT 1),
-			(SELECT a.key FROM action a JOIN run_pair m ON m.run = a.run AND m.key = a.key
+			(SELECT a.key FROM action a JOIN run_pair m ON m.run = $1 AND m.key = a.key
 				WHERE a.run = $1 AND a.episode = $2 AND (a.step, a.probe, a.sample) > ($3, $4, $5) AND a.key <> $6
 				ORDER BY a.step, a.probe, a.sample LIMIT 1)`,
 		run, c.Episode[:], a.Step, a.Probe, a.Sample, c.Pair.Key[:]).Scan(&before, &after)

@@ -59,7 +59,11 @@ func (l *Ledger) EpisodeCalls(ctx context.Context, run string, id audit.Digest, 
 		}
 	}
 	limit := pageLimit(page)
-	lines, err := l.episodeLines(ctx, number, id, after, limit+1)
+	var lines []audit.CallLine
+	err = l.look(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
+		lines, err = episodeLines(ctx, tx, number, id, after, limit+1)
+		return err
+	})
 	if err != nil || len(lines) <= limit {
 		return lines, "", infrastructure(err)
 	}
@@ -67,13 +71,13 @@ func (l *Ledger) EpisodeCalls(ctx context.Context, run string, id audit.Digest, 
 	return lines[:limit], strings.Join([]string{strconv.Itoa(last.Step), strconv.Itoa(last.Probe), strconv.Itoa(last.Sample)}, "-"), nil
 }
 
-func (l *Ledger) episodeLines(ctx context.Context, run int32, id audit.Digest, after [3]int, limit int) ([]audit.CallLine, error) {
-	rows, err := l.pool.Query(ctx, `
+func episodeLines(ctx context.Context, tx pgx.Tx, run int32, id audit.Digest, after [3]int, limit int) ([]audit.CallLine, error) {
+	rows, err := tx.Query(ctx, `
 		SELECT a.key, a.episode, '', a.step, a.probe, a.sample, m.tool, p.mode, p.version, m.prompt_group, p.actual, p.rehearsed, m.severity,
 			p.false_success, m.masked, p.cascaded, p.fork, p.cells, m.committed_at,
-			(SELECT substring(b.content FOR 160) FROM body b WHERE b.run = a.run AND b.digest = p.arguments)
+			(SELECT substring(b.content FOR 160) FROM body b WHERE b.run = $1 AND b.digest = p.arguments)
 		FROM action a
-		JOIN run_pair m ON m.run = a.run AND m.key = a.key
+		JOIN run_pair m ON m.run = $1 AND m.key = a.key
 		JOIN pair p ON p.key = a.key AND p.result = a.result
 		WHERE a.run = $1 AND a.episode = $2 AND (a.step, a.probe, a.sample) > ($3, $4, $5)
 		ORDER BY a.step, a.probe, a.sample, a.attempt, a.ordinal LIMIT $6`, run, id[:], after[0], after[1], after[2], limit)
@@ -96,17 +100,26 @@ func (l *Ledger) Branches(ctx context.Context, run, group string) ([]audit.Episo
 	if err != nil {
 		return nil, infrastructure(err)
 	}
-	rows, err := l.pool.Query(ctx, selectEpisode+` WHERE e.run = $1 AND md5(e.prompt_group) = md5($2::text) AND e.prompt_group = $2::text AND e.results > 0 ORDER BY e.id LIMIT $3`, number, label(group), maxBranches)
+	var branches []audit.EpisodeRecord
+	err = l.look(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
+		branches, err = readBranches(ctx, tx, number, label(group))
+		return err
+	})
+	return branches, infrastructure(err)
+}
+
+func readBranches(ctx context.Context, tx pgx.Tx, run int32, group string) ([]audit.EpisodeRecord, error) {
+	rows, err := tx.Query(ctx, selectEpisode+` WHERE e.run = $1 AND md5(e.prompt_group) = md5($2::text) AND e.prompt_group = $2::text AND e.results > 0 ORDER BY e.id LIMIT $3`, run, group, maxBranches)
 	if err != nil {
-		return nil, infrastructure(err)
+		return nil, fmt.Errorf("read branches: %w", err)
 	}
 	branches, err := pgx.CollectRows(rows, scanEpisode)
 	if err != nil {
-		return nil, infrastructure(err)
+		return nil, fmt.Errorf("read branches: %w", err)
 	}
 	for i := range branches {
-		if branches[i].Lines, err = l.episodeLines(ctx, number, branches[i].ID, [3]int{-1, -1, -1}, maxStrip); err != nil {
-			return nil, infrastructure(err)
+		if branches[i].Lines, err = episodeLines(ctx, tx, run, branches[i].ID, [3]int{-1, -1, -1}, maxStrip); err != nil {
+			return nil, err
 		}
 	}
 	return branches, nil

@@ -150,12 +150,8 @@ func toolCounts(tools map[toolKey]*audit.ToolCounts, k toolKey) *audit.ToolCount
 
 // countClusters sums rollups over digests, canary levels and task success.
 func (l *Ledger) countClusters(ctx context.Context, run int32, tools map[toolKey]*audit.ToolCounts) error {
-	sums := make([]string, 0, 4*len(l.rollup.figures))
-	for column := range strings.SplitSeq(l.rollup.sums, ", ") {
-		sums = append(sums, "sum("+column+")::float8")
-	}
 	rows, err := l.pool.Query(ctx, `
-		SELECT environment, version, tool, mode, prompt_group, `+strings.Join(sums, ", ")+`
+		SELECT environment, version, tool, mode, prompt_group, `+l.rollup.totals+`
 		FROM rollup WHERE run = $1
 		GROUP BY environment, version, tool, mode, prompt_group
 		ORDER BY environment, version, tool, mode, prompt_group`, run)
@@ -165,7 +161,7 @@ func (l *Ledger) countClusters(ctx context.Context, run int32, tools map[toolKey
 	var (
 		k     toolKey
 		group string
-		v     = make([]float64, len(sums))
+		v     = make([]float64, 4*len(l.rollup.figures))
 		dest  = []any{&k.environment, &k.version, &k.tool, &k.mode, &group}
 	)
 	for i := range v {

@@ -131,6 +131,13 @@ const begin = `begin; set local enable_seqscan = off`
 // they look each key up instead of reading the table into a hash.
 const beginLookups = begin + `; set local enable_hashjoin = off; set local enable_mergejoin = off; set local jit = off`
 
+// beginRead is begin for reading a few rows of one run by index. Each statement
+// is planned with the run's number, which leaves the run's own partitions: a
+// plan for any run holds those of all, at half a second for a page over a
+// thousand runs. One worker reads a page sooner than two can be started.
+const beginRead = beginLookups + `; set local transaction_read_only = on; set local plan_cache_mode = force_custom_plan;
+	set local max_parallel_workers_per_gather = 0`
+
 // beginCommit is begin for the statements of a commit, which are the same each
 // time but for the lengths of their arrays: PostgreSQL would plan them anew for
 // every length, which took a twentieth of its time.
@@ -161,6 +168,16 @@ func (l *Ledger) transact(ctx context.Context, begin, what string, work func(ctx
 		}
 		return l.interrupt(ctx, "after commit")
 	})
+}
+
+// look reads in one transaction begun by beginRead.
+func (l *Ledger) look(ctx context.Context, work func(ctx context.Context, tx pgx.Tx) error) error {
+	tx, err := l.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginRead})
+	if err != nil {
+		return fmt.Errorf("begin to read: %w", err)
+	}
+	defer rollback(ctx, tx)
+	return work(ctx, tx)
 }
 
 // rollback ends a transaction that was not committed, also after cancellation.

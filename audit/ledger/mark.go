@@ -49,8 +49,8 @@ func (l *Ledger) Marks(ctx context.Context, limit int) ([]audit.Mark, error) {
 }
 
 // marksOf are the marks that have taken a pair out of the figures, or were made on it.
-func (l *Ledger) marksOf(ctx context.Context, run int32, p *audit.Pair) ([]audit.Mark, error) {
-	rows, err := l.pool.Query(ctx, selectMark+`
+func marksOf(ctx context.Context, tx pgx.Tx, run int32, p *audit.Pair) ([]audit.Mark, error) {
+	rows, err := tx.Query(ctx, selectMark+`
 		WHERE k.id = (SELECT mark FROM excused WHERE run = $1 AND key = $2) OR (k.run = $1 AND k.key = $2)
 		ORDER BY k.id DESC`, run, p.Key[:])
 	if err != nil {
@@ -145,15 +145,14 @@ func (l *Ledger) applyMark(ctx context.Context, tx pgx.Tx, run int32, m *audit.M
 	if m.Kind == audit.MarkReferenceWrong {
 		where, args = ` AND m.key = $2`, []any{run, m.Key[:]}
 	}
-	members, err := readMembers(ctx, tx, where+` AND m.masked = '' FOR UPDATE OF m`, args...)
-	if err != nil {
-		return 0, err
-	}
-	var taken []member
-	for _, at := range members {
+	var taken []member // of a tool's many calls
+	err = eachMember(ctx, tx, func(string, ...any) {}, func(at member) {
 		if m.Excuses(at.pair) {
 			taken = append(taken, at)
 		}
+	}, where+` AND m.masked = '' FOR UPDATE OF m`, args...)
+	if err != nil {
+		return 0, err
 	}
 	if _, err := tx.Exec(ctx, `UPDATE mark_run SET through = now() WHERE mark = $1 AND run = $2`, m.ID, run); err != nil {
 		return 0, err

@@ -18,11 +18,12 @@ const selectPair = `
 		e.name, m.prompt_group, m.executed, m.reported, m.inclusion
 	FROM run_pair m
 	JOIN pair p ON p.key = m.key AND p.result = m.result
-	JOIN episode e ON e.run = m.run AND e.id = m.episode
+	JOIN episode e ON e.run = $1 AND e.id = m.episode
 	JOIN LATERAL (
 		SELECT * FROM action a
-		WHERE a.run = m.run AND a.episode = m.episode AND a.key = m.key AND a.result = m.result AND a.step = m.step LIMIT 1
-	) a ON true`
+		WHERE a.run = $1 AND a.episode = m.episode AND a.key = m.key AND a.result = m.result AND a.step = m.step LIMIT 1
+	) a ON true
+	WHERE m.run = $1`
 
 // scanPair reads a pair without its bodies; their digests are in the document.
 func scanPair(row pgx.CollectableRow) (document, func(*audit.Pair), error) {
@@ -52,19 +53,45 @@ func scanPair(row pgx.CollectableRow) (document, func(*audit.Pair), error) {
 	}, nil
 }
 
-// loadBodies reads the raw contents of documents, wherever a run holds them.
-func (l *Ledger) loadBodies(ctx context.Context, documents []document) error {
+// readBodies reads the raw contents of documents from their run, and what that
+// lacks from wherever a run holds it: a result may have come with another.
+func readBodies(ctx context.Context, tx pgx.Tx, run int32, documents []document) error {
 	want := map[audit.Digest][]byte{}
-	var digests [][]byte
 	for i := range documents {
 		for _, b := range documents[i].all() {
-			if _, known := want[b.digest]; !known && !b.digest.IsZero() {
+			if !b.digest.IsZero() {
 				want[b.digest] = nil
-				digests = append(digests, b.digest[:])
 			}
 		}
 	}
-	rows, err := l.pool.Query(ctx, `SELECT DISTINCT ON (digest) digest, content FROM body WHERE digest = ANY($1::bytea[]) ORDER BY digest, truncated`, digests)
+	if err := findBodies(ctx, tx, want, `b.run = $2`, run); err != nil {
+		return err
+	}
+	if err := findBodies(ctx, tx, want, `true`); err != nil {
+		return err
+	}
+	for i := range documents {
+		for _, b := range documents[i].all() {
+			b.content = want[b.digest]
+		}
+	}
+	return nil
+}
+
+// findBodies reads those of the bodies that are not there yet, among those where
+// a condition on b holds.
+func findBodies(ctx context.Context, tx pgx.Tx, want map[audit.Digest][]byte, where string, args ...any) error {
+	var missing [][]byte
+	for digest, content := range want {
+		if content == nil {
+			missing = append(missing, digest[:])
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	rows, err := tx.Query(ctx, `
+		SELECT DISTINCT ON (digest) digest, content FROM body b WHERE digest = ANY($1::bytea[]) AND `+where+` ORDER BY digest, truncated`, append([]any{missing}, args...)...)
 	if err != nil {
 		return fmt.Errorf("read bodies: %w", err)
 	}
@@ -76,16 +103,12 @@ func (l *Ledger) loadBodies(ctx context.Context, documents []document) error {
 	if err != nil {
 		return fmt.Errorf("read bodies: %w", err)
 	}
-	for i := range documents {
-		for _, b := range documents[i].all() {
-			b.content = want[b.digest]
-		}
-	}
 	return nil
 }
 
-func (l *Ledger) pairs(ctx context.Context, where string, args ...any) ([]audit.Pair, error) {
-	rows, err := l.pool.Query(ctx, selectPair+where, args...)
+// readPairs reads the pairs of a run for which more conditions hold.
+func readPairs(ctx context.Context, tx pgx.Tx, run int32, and string, args ...any) ([]audit.Pair, error) {
+	rows, err := tx.Query(ctx, selectPair+and, append([]any{run}, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("read pairs: %w", err)
 	}
@@ -98,7 +121,7 @@ func (l *Ledger) pairs(ctx context.Context, where string, args ...any) ([]audit.
 	if err != nil {
 		return nil, fmt.Errorf("read pairs: %w", err)
 	}
-	if err := l.loadBodies(ctx, documents); err != nil {
+	if err := readBodies(ctx, tx, run, documents); err != nil {
 		return nil, err
 	}
 	pairs := make([]audit.Pair, len(documents))
@@ -111,6 +134,15 @@ func (l *Ledger) pairs(ctx context.Context, where string, args ...any) ([]audit.
 	return pairs, nil
 }
 
+func (l *Ledger) pairs(ctx context.Context, run int32, and string, args ...any) ([]audit.Pair, error) {
+	var pairs []audit.Pair
+	err := l.look(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
+		pairs, err = readPairs(ctx, tx, run, and, args...)
+		return err
+	})
+	return pairs, err
+}
+
 // Pair reads one pair of a run with its raw bodies. Bodies beyond Config.MaxBody
 // come back cut; Truncated tells which.
 func (l *Ledger) Pair(ctx context.Context, run string, key audit.Digest) (audit.Pair, error) {
@@ -118,7 +150,7 @@ func (l *Ledger) Pair(ctx context.Context, run string, key audit.Digest) (audit.
 	if err != nil {
 		return audit.Pair{}, err
 	}
-	pairs, err := l.pairs(ctx, ` WHERE m.run = $1 AND m.key = $2`, id, key[:])
+	pairs, err := l.pairs(ctx, id, ` AND m.key = $2`, key[:])
 	if err != nil {
 		return audit.Pair{}, err
 	}
@@ -135,12 +167,21 @@ func (l *Ledger) Truncated(ctx context.Context, run string, key audit.Digest) (m
 	if err != nil {
 		return nil, err
 	}
-	rows, err := l.pool.Query(ctx, `
+	var sizes map[audit.Digest]int64
+	err = l.look(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		sizes, err = readTruncated(ctx, tx, id, key)
+		return err
+	})
+	return sizes, err
+}
+
+func readTruncated(ctx context.Context, tx pgx.Tx, run int32, key audit.Digest) (map[audit.Digest]int64, error) {
+	rows, err := tx.Query(ctx, `
 		SELECT b.digest, b.size FROM run_pair m
 		JOIN pair p ON p.key = m.key AND p.result = m.result
-		JOIN body b ON b.run = m.run AND b.truncated
+		JOIN body b ON b.run = $1 AND b.truncated
 			AND b.digest IN (p.arguments, p.prompt, p.rehearsal, p.state_block, p.recorded, p.observation, p.twin)
-		WHERE m.run = $1 AND m.key = $2`, id, key[:])
+		WHERE m.run = $1 AND m.key = $2`, run, key[:])
 	if err != nil {
 		return nil, fmt.Errorf("read truncated bodies: %w", err)
 	}
@@ -163,7 +204,7 @@ func (l *Ledger) EpisodePairs(ctx context.Context, run, name string) ([]audit.Pa
 	if err != nil {
 		return nil, err
 	}
-	return l.pairs(ctx, ` WHERE m.run = $1 AND e.name = $2 ORDER BY p.mode, p.environment, p.version, m.step, a.probe, a.sample, a.attempt, m.key LIMIT 5000`, id, label(name))
+	return l.pairs(ctx, id, ` AND e.name = $2 ORDER BY p.mode, p.environment, p.version, m.step, a.probe, a.sample, a.attempt, m.key LIMIT 5000`, label(name))
 }
 
 // Pairs lists a run's pairs, worst first, a page at a time. The second result
@@ -178,28 +219,23 @@ func (l *Ledger) Pairs(ctx context.Context, run string, filter audit.PairFilter,
 		return nil, "", err
 	}
 	limit := pageLimit(page)
-	rows, err := l.pool.Query(ctx, `
-		SELECT m.key, e.name, m.step, m.tool, p.mode, m.prompt_group, p.actual, p.rehearsed, m.severity, p.false_success, m.masked, m.committed_at
+	var lines []audit.PairLine
+	err = l.look(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, `
+			SELECT m.key, e.name, m.step, m.tool, p.mode, m.prompt_group, p.actual, p.rehearsed, m.severity, p.false_success, m.masked, m.committed_at
 		FROM run_pair m
 		JOIN pair p ON p.key = m.key AND p.result = m.result
-		JOIN episode e ON e.run = m.run AND e.id = m.episode
+		JOIN episode e ON e.run = $1 AND e.id = m.episode
 		WHERE m.run = $1 AND (m.severity < $2 OR (m.severity = $2 AND m.key > $3))
 			AND ($4 = '' OR m.tool = $4) AND ($5 = '' OR p.mode = $5) AND m.severity >= $6
 			AND ($7::boolean IS NULL OR (m.masked <> '') = $7)
 		ORDER BY m.severity DESC, m.key LIMIT $8`,
-		id, severity, key, label(filter.Tool), string(filter.Mode), int16(filter.MinSeverity), filter.Masked, limit+1)
-	if err != nil {
-		return nil, "", fmt.Errorf("list pairs: %w", err)
-	}
-	lines, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (audit.PairLine, error) {
-		var (
-			p        audit.PairLine
-			k        []byte
-			severity int16
-		)
-		err := row.Scan(&k, &p.Episode, &p.Step, &p.Tool, &p.Mode, &p.PromptGroup, &p.Real, &p.Rehearsed, &severity, &p.FalseSuccess, &p.Masked, &p.Committed)
-		p.Key, p.Severity = audit.Digest(k), audit.Severity(severity)
-		return p, err
+			id, severity, key, label(filter.Tool), string(filter.Mode), int16(filter.MinSeverity), filter.Masked, limit+1)
+		if err != nil {
+			return err
+		}
+		lines, err = pgx.CollectRows(rows, scanPairLine)
+		return err
 	})
 	if err != nil {
 		return nil, "", fmt.Errorf("list pairs: %w", err)
@@ -209,6 +245,19 @@ func (l *Ledger) Pairs(ctx context.Context, run string, filter audit.PairFilter,
 	}
 	last := lines[limit-1]
 	return lines[:limit], strconv.Itoa(int(last.Severity)) + "-" + last.Key.String(), nil
+}
+
+func scanPairLine(row pgx.CollectableRow) (audit.PairLine, error) {
+	var (
+		p        audit.PairLine
+		k        []byte
+		severity int16
+	)
+	err := row.Scan(&k, &p.Episode, &p.Step, &p.Tool, &p.Mode, &p.PromptGroup, &p.Real, &p.Rehearsed, &severity, &p.FalseSuccess, &p.Masked, &p.Committed)
+	if err == nil {
+		p.Key, p.Severity = audit.Digest(k), audit.Severity(severity)
+	}
+	return p, err
 }
 
 // pairCursor reads "severity-key".

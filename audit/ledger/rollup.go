@@ -15,15 +15,17 @@ type rollupStatements struct {
 	figures []audit.Figure
 	upsert  string
 	sums    string // the figures' columns, comma separated
+	totals  string // the sum of each, as float8
 }
 
 func newRollupStatements() rollupStatements {
 	figures := audit.FigureNames()
-	var names, values, moves []string
+	var names, values, moves, totals []string
 	for i, f := range figures {
 		for j, suffix := range []string{"n", "w", "x", "xx"} {
 			column := string(f) + "_" + suffix
 			names = append(names, column)
+			totals = append(totals, "sum("+column+"::float8)")
 			values = append(values, fmt.Sprintf("($11::float8[])[(i - 1) * %d + %d]", 4*len(figures), 4*i+j+1))
 			moves = append(moves, fmt.Sprintf("%[1]s = r.%[1]s + excluded.%[1]s", column))
 		}
@@ -31,6 +33,7 @@ func newRollupStatements() rollupStatements {
 	return rollupStatements{
 		figures: figures,
 		sums:    strings.Join(names, ", "),
+		totals:  strings.Join(totals, ", "),
 		// The numbers of all lines are one flat array. The lines come sorted.
 		upsert: `
 			INSERT INTO rollup AS r (run, environment, version, env_digest, tool, mode, canary, success, prompt_group, pairs, ` + strings.Join(names, ", ") + `)

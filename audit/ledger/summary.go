@@ -282,6 +282,10 @@ func (l *Ledger) computeSummary(ctx context.Context, run string) (audit.RunHead,
 		return head, nil, infrastructure(err)
 	}
 	defer rollback(ctx, tx)
+	// A run's groups are added up in memory, not on disk.
+	if _, err := tx.Exec(ctx, `set local work_mem = '128MB'; set local plan_cache_mode = force_custom_plan`); err != nil {
+		return head, nil, infrastructure(err)
+	}
 	if err := tx.QueryRow(ctx, `SELECT coalesce(sum(moves), 0)::bigint FROM progress WHERE run = $1`, head.Number).Scan(&head.Moves); err != nil {
 		return head, nil, infrastructure(err)
 	}

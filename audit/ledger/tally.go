@@ -18,7 +18,7 @@ func (l *Ledger) Tally(ctx context.Context, run string) (*audit.Tally, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.tally(ctx, l.pool, id, audit.NewTally())
+	return l.tally(ctx, l.pool, id, `prompt_group`)
 }
 
 // querier is the pool, or one transaction's snapshot.
@@ -26,9 +26,14 @@ type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// Beyond manyGroups prompt groups a summary is computed over fewGroups random
-// ones: a tally holds some kilobytes a group and tool.
-const manyGroups, fewGroups = 2048, 1024
+// Beyond manyGroups prompt groups a summary is computed over randomGroup, of
+// which there are 1024: prompt groups merged at random are as independent as
+// they were (random groups; Wolter 2007, chapter 2), intervals stay right, and
+// neither the wire nor memory grows with the run.
+const (
+	manyGroups  = 2048
+	randomGroup = `(('x' || left(md5(prompt_group), 4))::bit(16)::integer % 1024)::text`
+)
 
 // summaryTally reads the counters that a run's summary is computed from.
 func (l *Ledger) summaryTally(ctx context.Context, tx pgx.Tx, run int32) (*audit.Tally, error) {
@@ -38,21 +43,26 @@ func (l *Ledger) summaryTally(ctx context.Context, tx pgx.Tx, run int32) (*audit
 		return nil, fmt.Errorf("count prompt groups: %w", err)
 	}
 	if groups > manyGroups {
-		return l.tally(ctx, tx, run, audit.NewCoarseTally(fewGroups))
+		return l.tally(ctx, tx, run, randomGroup)
 	}
-	return l.tally(ctx, tx, run, audit.NewTally())
+	return l.tally(ctx, tx, run, `prompt_group`)
 }
 
-func (l *Ledger) tally(ctx context.Context, from querier, id int32, tally *audit.Tally) (*audit.Tally, error) {
-	for _, read := range []func(context.Context, querier, int32, *audit.Tally) error{
+// tally adds a run's counters up by cell and by group, an SQL expression.
+func (l *Ledger) tally(ctx context.Context, from querier, id int32, group string) (*audit.Tally, error) {
+	tally := audit.NewTally()
+	for _, read := range []func(context.Context, querier, int32, string, *audit.Tally) error{
 		l.tallyFigures, tallyOutcomes, tallyCounters, tallyEpisodes,
 	} {
-		if err := read(ctx, from, id, tally); err != nil {
+		if err := read(ctx, from, id, group, tally); err != nil {
 			return nil, err
 		}
 	}
 	return tally, nil
 }
+
+// tallyColumns are the columns of a tallyKey, in its order.
+func tallyColumns(group string) string { return `environment, version, tool, mode, success, ` + group }
 
 // tallyKey is what a line of rollup, counter or cell belongs to.
 type tallyKey struct {
@@ -75,23 +85,22 @@ func (k *tallyKey) cell() audit.Cell {
 	return audit.Cell{Environment: k.environment, Version: k.version, Tool: k.tool, Mode: audit.Mode(k.mode), Split: split}
 }
 
-func (l *Ledger) tallyFigures(ctx context.Context, from querier, run int32, tally *audit.Tally) error {
-	rows, err := from.Query(ctx, `SELECT environment, version, tool, mode, success, prompt_group, `+l.rollup.sums+` FROM rollup WHERE run = $1`, run)
+func (l *Ledger) tallyFigures(ctx context.Context, from querier, run int32, group string, tally *audit.Tally) error {
+	rows, err := from.Query(ctx, `SELECT `+tallyColumns(group)+`, `+l.rollup.totals+` FROM rollup WHERE run = $1 GROUP BY 1, 2, 3, 4, 5, 6`, run)
 	if err != nil {
 		return fmt.Errorf("read rollups: %w", err)
 	}
 	var k tallyKey
-	n := make([]int64, len(l.rollup.figures))
-	v := make([][3]float64, len(l.rollup.figures))
+	v := make([][4]float64, len(l.rollup.figures))
 	dest := k.dest()
-	for i := range n {
-		dest = append(dest, &n[i], &v[i][0], &v[i][1], &v[i][2])
+	for i := range v {
+		dest = append(dest, &v[i][0], &v[i][1], &v[i][2], &v[i][3])
 	}
 	_, err = pgx.ForEachRow(rows, dest, func() error {
-		counters := make(audit.Counters, len(n))
+		counters := make(audit.Counters, len(v))
 		for i, f := range l.rollup.figures {
-			if n[i] > 0 {
-				counters[audit.Counter(f)] = stat.Cluster{N: int(n[i]), Weight: v[i][0], Sum: v[i][1], SumSq: v[i][2]}
+			if n := v[i][0]; n > 0 {
+				counters[audit.Counter(f)] = stat.Cluster{N: int(n), Weight: v[i][1], Sum: v[i][2], SumSq: v[i][3]}
 			}
 		}
 		fillBased(counters, k.success == 1)
@@ -106,11 +115,10 @@ func (l *Ledger) tallyFigures(ctx context.Context, from querier, run int32, tall
 
 // tallyOutcomes reads what is counted and not averaged: outcomes, severities,
 // masks and the shares of what could not be judged well.
-func tallyOutcomes(ctx context.Context, from querier, run int32, tally *audit.Tally) error {
+func tallyOutcomes(ctx context.Context, from querier, run int32, group string, tally *audit.Tally) error {
 	rows, err := from.Query(ctx, `
-		SELECT environment, version, tool, mode, success, prompt_group,
-			actual, rehearsed, masked, severity, cascaded, n, weight, repeats
-		FROM cell WHERE run = $1 AND n > 0`, run)
+		SELECT `+tallyColumns(group)+`, actual, rehearsed, masked, severity, cascaded, sum(n)::bigint, sum(weight), sum(repeats)::bigint
+		FROM cell WHERE run = $1 AND n > 0 GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11`, run)
 	if err != nil {
 		return fmt.Errorf("read cells: %w", err)
 	}
@@ -152,8 +160,9 @@ func tallyOutcomes(ctx context.Context, from querier, run int32, tally *audit.Ta
 }
 
 // tallyCounters reads what neither figures nor cells hold.
-func tallyCounters(ctx context.Context, from querier, run int32, tally *audit.Tally) error {
-	rows, err := from.Query(ctx, `SELECT environment, version, tool, mode, success, prompt_group, name, n, w, x, xx FROM counter WHERE run = $1`, run)
+func tallyCounters(ctx context.Context, from querier, run int32, group string, tally *audit.Tally) error {
+	rows, err := from.Query(ctx, `
+		SELECT `+tallyColumns(group)+`, name, sum(n)::bigint, sum(w), sum(x), sum(xx) FROM counter WHERE run = $1 GROUP BY 1, 2, 3, 4, 5, 6, 7`, run)
 	if err != nil {
 		return fmt.Errorf("read counters: %w", err)
 	}
@@ -175,13 +184,13 @@ func tallyCounters(ctx context.Context, from querier, run int32, tally *audit.Ta
 // tallyEpisodes follows each episode through its verdicts: survival and
 // imagined success belong to no pair. It reads a line a result, and keeps one
 // episode at a time.
-func tallyEpisodes(ctx context.Context, from querier, run int32, tally *audit.Tally) error {
+func tallyEpisodes(ctx context.Context, from querier, run int32, group string, tally *audit.Tally) error {
 	rows, err := from.Query(ctx, `
-		SELECT a.episode, p.environment, p.version, p.mode, e.prompt_group, e.executed, e.reported, a.probe, a.sample, p.severity, coalesce(m.masked, p.masked)
+		SELECT a.episode, p.environment, p.version, p.mode, e.grouped, e.executed, e.reported, a.probe, a.sample, p.severity, coalesce(m.masked, p.masked)
 		FROM action a
 		JOIN pair p ON p.key = a.key AND p.result = a.result
-		JOIN episode e ON e.run = a.run AND e.id = a.episode
-		LEFT JOIN run_pair m ON m.run = a.run AND m.key = a.key
+		JOIN (SELECT id, executed, reported, `+group+` AS grouped FROM episode WHERE run = $1) e ON e.id = a.episode
+		LEFT JOIN run_pair m ON m.run = $1 AND m.key = a.key
 		WHERE a.run = $1
 		ORDER BY a.episode, a.step, a.probe, a.sample, a.attempt, a.ordinal`, run)
 	if err != nil {

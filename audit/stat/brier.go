@@ -1,9 +1,6 @@
 package stat
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 // BrierScore is the mean squared error of probabilities, and its three parts:
 // Score = Reliability - Resolution + Uncertainty.
@@ -27,63 +24,43 @@ type CurvePoint struct {
 // Jordan 2021): no bin count to choose and no within-bin remainder. The parts
 // are NaN when the score is not defined.
 func Brier(forecasts []Forecast, r Resample) BrierScore {
-	score := onForecasts("Brier score", forecasts, r, func(sorted []Forecast) float64 {
-		total := 0.
-		for _, f := range sorted {
-			total += squaredError(f.P, f.Y)
+	score := onForecasts("Brier score", forecasts, r, func(levels []level) float64 {
+		total, n := 0., 0.
+		for _, l := range levels {
+			total += float64(l.hits)*(1-l.p)*(1-l.p) + float64(l.n-l.hits)*l.p*l.p
+			n += float64(l.n)
 		}
-		return total / float64(len(sorted))
+		return total / n
 	})
 	b := BrierScore{Score: score, Reliability: math.NaN(), Resolution: math.NaN(), Uncertainty: math.NaN()}
 	if !score.Defined() {
 		return b
 	}
-	sorted := slices.Clone(forecasts)
-	slices.SortFunc(sorted, compareForecasts)
-	base, _ := binMeans(sorted)
+	n, base, _ := means(levelsOf(forecasts))
 	b.Uncertainty = base * (1 - base)
-	b.Curve = Isotonic(sorted)
-	recalibrated, i := 0., 0
+	b.Curve = Isotonic(forecasts)
+	recalibrated := 0.
 	for _, step := range b.Curve {
-		for range step.N {
-			recalibrated += squaredError(step.Rate, sorted[i].Y)
-			i++
-		}
+		recalibrated += float64(step.N) * step.Rate * (1 - step.Rate) / n
 	}
-	recalibrated /= float64(len(sorted))
 	b.Reliability = score.Value - recalibrated
 	b.Resolution = b.Uncertainty - recalibrated
 	return b
-}
-
-func squaredError(p float64, y bool) float64 {
-	if y {
-		p--
-	}
-	return p * p
 }
 
 // Isotonic is the least-squares non-decreasing fit of outcome on forecast, by
 // pooling adjacent violators (Ayer et al. 1955). Equal forecasts are one block
 // from the start. The steps ascend strictly in Rate.
 func Isotonic(forecasts []Forecast) []CurvePoint {
-	sorted := slices.Clone(forecasts)
-	slices.SortFunc(sorted, compareForecasts)
 	var steps []CurvePoint
-	for i := 0; i < len(sorted); {
-		j := i
-		for j < len(sorted) && sorted[j].P == sorted[i].P {
-			j++
-		}
-		rate, _ := binMeans(sorted[i:j])
-		steps = append(steps, CurvePoint{sorted[i].P, sorted[i].P, rate, j - i})
+	for _, l := range levelsOf(forecasts) {
+		steps = append(steps, CurvePoint{l.p, l.p, float64(l.hits) / float64(l.n), l.n})
 		for k := len(steps); k >= 2 && steps[k-2].Rate >= steps[k-1].Rate; k = len(steps) {
 			a, b := steps[k-2], steps[k-1]
 			n := a.N + b.N
 			rate := (a.Rate*float64(a.N) + b.Rate*float64(b.N)) / float64(n)
 			steps = append(steps[:k-2], CurvePoint{a.From, b.To, rate, n})
 		}
-		i = j
 	}
 	return steps
 }

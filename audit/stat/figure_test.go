@@ -115,7 +115,7 @@ func TestBadStrata(t *testing.T) {
 func forecasts(p []float64, y []int) []stat.Forecast {
 	out := make([]stat.Forecast, len(p))
 	for i := range p {
-		out[i] = stat.Forecast{P: p[i], Y: y[i] == 1, Group: strconv.Itoa(i)}
+		out[i] = stat.Forecast{P: p[i], N: 1, Hits: y[i], Group: strconv.Itoa(i)}
 	}
 	return out
 }
@@ -154,7 +154,10 @@ func TestPerfectPredictorIsCalibrated(t *testing.T) {
 			fs := make([]stat.Forecast, n)
 			for i := range fs {
 				p := random.Float64()
-				fs[i] = stat.Forecast{P: p, Y: random.Float64() < p, Group: strconv.Itoa(i)}
+				fs[i] = stat.Forecast{P: p, N: 1, Group: strconv.Itoa(i)}
+				if random.Float64() < p {
+					fs[i].Hits = 1
+				}
 			}
 			once := stat.Resample{Replicates: 1}
 			plug += pluginECE(fs, 15) / draws
@@ -178,9 +181,7 @@ func pluginECE(fs []stat.Forecast, bins int) float64 {
 	for _, f := range fs {
 		b := min(bins-1, int(f.P*float64(bins)))
 		sum[b], n[b] = sum[b]+f.P, n[b]+1
-		if f.Y {
-			y[b]++
-		}
+		y[b] += float64(f.Hits)
 	}
 	total := 0.
 	for b := range n {

@@ -16,29 +16,28 @@ func AUC(forecasts []Forecast, confidence float64) Estimate {
 	if !validConfidence(confidence) {
 		return undefined(method, reasonConfidence, confidence, 0, 1)
 	}
-	var positive, negative []float64
 	for _, f := range forecasts {
-		switch {
-		case !finite(f.P):
+		if !finite(f.P) {
 			return undefined(method, reasonNonFinite, confidence, 0, 1)
-		case f.Y:
-			positive = append(positive, f.P)
-		default:
-			negative = append(negative, f.P)
 		}
 	}
-	if len(positive) == 0 || len(negative) == 0 {
+	levels := levelsOf(forecasts)
+	positive, negative := make([]float64, len(levels)), make([]float64, len(levels))
+	hits, misses := 0., 0.
+	for i, l := range levels {
+		positive[i], negative[i] = float64(l.hits), float64(l.n-l.hits)
+		hits, misses = hits+positive[i], misses+negative[i]
+	}
+	if hits == 0 || misses == 0 {
 		e := undefined(method, "needs both outcomes", confidence, 0, 1)
-		e.N = len(forecasts)
+		e.N = int(hits + misses)
 		return e
 	}
-	above := placements(positive, negative) // share of negatives below each positive
-	below := placements(negative, positive)
-	mean, varAbove := meanVariance(above)
-	_, varBelow := meanVariance(below)
-	e := Estimate{Value: mean, Confidence: confidence, N: len(forecasts), NEff: float64(len(forecasts)), Method: method}
-	smaller := float64(min(len(positive), len(negative)))
-	variance := varAbove/float64(len(positive)) + varBelow/float64(len(negative))
+	mean, varAbove := meanVariance(placements(negative, misses), positive, hits) // share of negatives below each positive
+	_, varBelow := meanVariance(placements(positive, hits), negative, misses)
+	e := Estimate{Value: mean, Confidence: confidence, N: int(hits + misses), NEff: hits + misses, Method: method}
+	smaller := min(hits, misses)
+	variance := varAbove/hits + varBelow/misses
 	if variance == 0 || smaller < 2 {
 		bounds := ClopperPearson(mean*smaller, smaller, confidence)
 		e.Lo, e.Hi, e.NEff, e.Method = bounds.Lo, bounds.Hi, smaller, "AUC, Clopper-Pearson on the smaller class"
@@ -49,28 +48,28 @@ func AUC(forecasts []Forecast, confidence float64) Estimate {
 	return e
 }
 
-// placements is, for each x, the share of others below it plus half the share equal to it.
-func placements(xs, others []float64) []float64 {
-	sorted := slices.Sorted(slices.Values(others))
-	out := make([]float64, len(xs))
-	for i, x := range xs {
-		below, _ := slices.BinarySearch(sorted, x)
-		upTo, _ := slices.BinarySearch(sorted, math.Nextafter(x, math.Inf(1)))
-		out[i] = (float64(below) + float64(upTo-below)/2) / float64(len(sorted))
+// placements is, for each level, the share of the others below it plus half the
+// share at it.
+func placements(others []float64, total float64) []float64 {
+	out, below := make([]float64, len(others)), 0.
+	for i, at := range others {
+		out[i] = (below + at/2) / total
+		below += at
 	}
 	return out
 }
 
-// meanVariance is the mean and the unbiased variance (0 for a single value).
-func meanVariance(xs []float64) (mean, variance float64) {
-	for _, x := range xs {
-		mean += x / float64(len(xs))
+// meanVariance is the mean and the unbiased variance (0 for a single value) of
+// values that occur so often.
+func meanVariance(xs, times []float64, total float64) (mean, variance float64) {
+	for i, x := range xs {
+		mean += x * times[i] / total
 	}
-	if len(xs) < 2 {
+	if total < 2 {
 		return mean, 0
 	}
-	for _, x := range xs {
-		variance += (x - mean) * (x - mean) / float64(len(xs)-1)
+	for i, x := range xs {
+		variance += times[i] * (x - mean) * (x - mean) / (total - 1)
 	}
 	return mean, variance
 }

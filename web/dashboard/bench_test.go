@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"understudy/audit"
 	"understudy/audit/ledger"
 	"understudy/audit/ledger/ledgertest"
+	"understudy/migrations"
 	"understudy/web"
 )
 
@@ -33,31 +35,20 @@ func sizeOf(b *testing.B, name string, small int) int {
 // BenchmarkPages reports how long pages take over a large run, at the 95th
 // percentile, and how often they read the tables that grow with it.
 func BenchmarkPages(b *testing.B) {
-	pairs := sizeOf(b, "UNDERSTUDY_WEB_PAIRS", 10_000)
-	const base = 10_000
-	pool := postgres.Pool(b)
+	pool := benchPool(b)
 	l, err := ledger.New(pool, ledger.Config{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	began := time.Now()
-	ledgertest.Fill(b, l, ledgertest.Seed{Run: "step-100", Checkpoint: 100, Pairs: 400, Wrong: .6})
-	ledgertest.Fill(b, l, ledgertest.Seed{Run: "step-200", Checkpoint: 200, Pairs: base, Wrong: .35})
-	if pairs > base {
-		ledgertest.Multiply(b, pool, "step-200", pairs/base)
+	if _, err := l.RunHead(b.Context(), benchRun); err != nil {
+		seedBench(b, l, pool)
 	}
-	b.Logf("%d pairs seeded in %s", pairs, time.Since(began).Round(time.Second))
-	began = time.Now()
-	if err := l.Summarize(b.Context(), "step-200"); err != nil {
-		b.Fatal(err)
-	}
-	b.Logf("figures of the run computed in %s", time.Since(began).Round(time.Millisecond))
-	extra(b, pool, sizeOf(b, "UNDERSTUDY_WEB_ROLLUPS", 0))
+	summarize(b, l)
 	server := httptest.NewServer(web.New(web.Config{
 		Version: "bench", Store: l, Figures: l, Gates: l, Logger: slog.New(slog.DiscardHandler), Ready: func(context.Context) error { return nil },
 	}))
 	defer server.Close()
-	lines, _, err := l.Calls(b.Context(), "step-200", audit.CallFilter{Tool: ledgertest.WorstTool, MinSeverity: audit.S3}, audit.Page{Limit: 200})
+	lines, _, err := l.Calls(b.Context(), benchRun, audit.CallFilter{Tool: ledgertest.WorstTool, MinSeverity: audit.S3}, audit.Page{Limit: 200})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -66,36 +57,74 @@ func BenchmarkPages(b *testing.B) {
 		name string
 		url  func(i int) string
 	}{
-		{"overview", func(int) string { return at + "/?run=step-200" }},
-		{"tools", func(int) string { return at + "/tools?run=step-200" }},
-		{"tool", func(int) string { return at + "/tool?run=step-200&tool=" + ledgertest.WorstTool }},
-		{"calls", func(int) string { return at + "/calls?run=step-200&tool=" + ledgertest.WorstTool }},
-		{"call", func(i int) string { return at + "/call?run=step-200&key=" + lines[i%len(lines)].Key.String() }},
+		{"overview", func(int) string { return at + "/?run=" + benchRun }},
+		{"tools", func(int) string { return at + "/tools?run=" + benchRun }},
+		{"tool", func(int) string { return at + "/tool?run=" + benchRun + "&tool=" + ledgertest.WorstTool }},
+		{"calls", func(int) string { return at + "/calls?run=" + benchRun + "&tool=" + ledgertest.WorstTool }},
+		{"call", func(i int) string { return at + "/call?run=" + benchRun + "&key=" + lines[i%len(lines)].Key.String() }},
 		{"episode", func(i int) string {
-			return at + "/episode?run=step-200&episode=" + lines[i%len(lines)].Episode.String()
+			return at + "/episode?run=" + benchRun + "&episode=" + lines[i%len(lines)].Episode.String()
 		}},
 	} {
 		b.Run(page.name, func(b *testing.B) { benchPage(b, pool, page.url) })
 	}
 }
 
-// extra adds rollups of other runs: what a ledger gathers over the years.
-func extra(b *testing.B, pool *pgxpool.Pool, rollups int) {
+const benchRun = "step-200"
+
+// benchPool is a ledger of its own, or the one that UNDERSTUDY_WEB_LEDGER names:
+// a large ledger is seeded once and measured often.
+func benchPool(b *testing.B) *pgxpool.Pool {
 	b.Helper()
-	for have := 0; have < rollups; have += 1_000_000 {
-		_, err := pool.Exec(b.Context(), `
-			INSERT INTO rollup SELECT (r).* FROM (
-				SELECT jsonb_populate_record(t, jsonb_build_object('run', 1000000 + i / 10000, 'prompt_group', 'g' || i)) AS r
-				FROM (SELECT * FROM rollup LIMIT 1) t, generate_series($1::integer, $2::integer) AS i) x`, have+1, min(have+1_000_000, rollups))
-		if err != nil {
-			b.Fatal(err)
-		}
+	dsn := os.Getenv("UNDERSTUDY_WEB_LEDGER")
+	if dsn == "" {
+		return postgres.Pool(b)
 	}
-	if rollups > 0 {
-		if _, err := pool.Exec(b.Context(), `ANALYZE rollup`); err != nil {
-			b.Fatal(err)
-		}
+	pool, err := pgxpool.New(b.Context(), dsn)
+	if err != nil {
+		b.Fatal(err)
 	}
+	b.Cleanup(pool.Close)
+	if _, err := migrations.Up(b.Context(), pool); err != nil {
+		b.Fatal(err)
+	}
+	return pool
+}
+
+func seedBench(b *testing.B, l *ledger.Ledger, pool *pgxpool.Pool) {
+	b.Helper()
+	const base = 10_000
+	pairs, rollups := sizeOf(b, "UNDERSTUDY_WEB_PAIRS", base), sizeOf(b, "UNDERSTUDY_WEB_ROLLUPS", 0)
+	began := time.Now()
+	ledgertest.Fill(b, l, ledgertest.Seed{Run: "step-100", Checkpoint: 100, Pairs: 400, Wrong: .6})
+	ledgertest.Years(b, l, pool, "step-100", min(1000, rollups), rollups)
+	b.Logf("%d rollups of older runs seeded in %s", rollups, time.Since(began).Round(time.Second))
+	began = time.Now()
+	ledgertest.Fill(b, l, ledgertest.Seed{Run: benchRun, Checkpoint: 200, Pairs: base, Wrong: .35})
+	if pairs > base {
+		ledgertest.Multiply(b, pool, benchRun, pairs/base)
+	}
+	b.Logf("%d pairs seeded in %s", pairs, time.Since(began).Round(time.Second))
+	if _, err := pool.Exec(b.Context(), `VACUUM ANALYZE`); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// summarize computes the run's figures where they are old, and says what it took.
+func summarize(b *testing.B, l *ledger.Ledger) {
+	b.Helper()
+	if s, err := l.Summary(b.Context(), benchRun, audit.Slice{Split: audit.AllTasks}); err != nil || s.Current() {
+		return
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	began := time.Now()
+	if err := l.Summarize(b.Context(), benchRun); err != nil {
+		b.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	b.Logf("figures of the run computed in %s; the process took %d MB from the system before, %d MB with it",
+		time.Since(began).Round(time.Millisecond), before.Sys>>20, after.Sys>>20)
 }
 
 func benchPage(b *testing.B, pool *pgxpool.Pool, url func(i int) string) {

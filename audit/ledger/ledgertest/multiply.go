@@ -14,10 +14,7 @@ import (
 // not for such a ledger.
 func Multiply(tb testing.TB, pool *pgxpool.Pool, run string, times int) {
 	tb.Helper()
-	m := multiplier{tb: tb, pool: pool, times: times}
-	if err := pool.QueryRow(tb.Context(), `SELECT id FROM run WHERE name = $1`, run).Scan(&m.run); err != nil {
-		tb.Fatal(err)
-	}
+	m := newMultiplier(tb, pool, run, times)
 	copied := map[string]string{"key": `sha256(t.key || int4send(i))`, "episode": `sha256(t.episode || int4send(i))`}
 	group := map[string]string{"prompt_group": `t.prompt_group || '+' || i`}
 	// First the results, then what names them: run_pair says which are the run's.
@@ -42,8 +39,24 @@ type multiplier struct {
 	times int
 }
 
-// copy inserts a table's rows again, with some columns written anew.
+func newMultiplier(tb testing.TB, pool *pgxpool.Pool, run string, times int) multiplier {
+	tb.Helper()
+	m := multiplier{tb: tb, pool: pool, times: times}
+	if err := pool.QueryRow(tb.Context(), `SELECT id FROM run WHERE name = $1`, run).Scan(&m.run); err != nil {
+		tb.Fatal(err)
+	}
+	return m
+}
+
+// copy inserts a table's rows again, times - 1 times.
 func (m *multiplier) copy(table, where string, anew ...map[string]string) {
+	m.tb.Helper()
+	m.insert(table, ` t, generate_series(1, $2::integer - 1) AS i WHERE `+where, anew...)
+}
+
+// insert adds rows to a table that are made of its rows t, with some columns
+// written anew.
+func (m *multiplier) insert(table, from string, anew ...map[string]string) {
 	m.tb.Helper()
 	rows, err := m.pool.Query(m.tb.Context(), `
 		SELECT attname::text FROM pg_attribute WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum`, table)
@@ -63,8 +76,7 @@ func (m *multiplier) copy(table, where string, anew ...map[string]string) {
 			}
 		}
 	}
-	m.exec(`INSERT INTO ` + table + ` (` + strings.Join(columns, ", ") + `) SELECT ` + strings.Join(values, ", ") +
-		` FROM ` + table + ` t, generate_series(1, $2::integer - 1) AS i WHERE ` + where)
+	m.exec(`INSERT INTO ` + table + ` (` + strings.Join(columns, ", ") + `) SELECT ` + strings.Join(values, ", ") + ` FROM ` + table + from)
 }
 
 func (m *multiplier) exec(statement string) {
