@@ -24,7 +24,8 @@ type tile struct {
 	bf16 bool
 }
 
-// avx512 has 32 registers: 12×2 accumulators and two of B, A by embedded broadcast.
+// avx512 has 32 registers: 12×2 accumulators, two of B and a mask; the others take A's
+// elements in turns, since a broadcast within each multiplication would load them twice.
 func avx512() isa {
 	return isa{
 		name: "avx512", reg: "Z", lanes: 16, move: "VMOVUPS", rows: 12, tall: 28,
@@ -41,6 +42,12 @@ func avx2() isa {
 }
 
 func (s isa) r(i int) string { return fmt.Sprintf("%s%d", s.reg, i) }
+
+// registers is how many there are.
+func (s isa) registers() int { return map[string]int{"Z": 32, "Y": 16}[s.reg] }
+
+// spare is the first register that no tile of two columns needs for C, B or the mask.
+func (s isa) spare() int { return 2*s.rows + 3 }
 
 func (s isa) bytes() int { return 4 * s.lanes }
 

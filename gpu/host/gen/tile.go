@@ -45,16 +45,14 @@ func (a *asm) tile(s isa, t tile, rows int) string {
 	a.tileB(s, t, b, mask)
 	for i := range rows {
 		from := rowAddress(i)
-		if s.reg == "Y" {
-			spare := s.r(15)
-			a.op("VBROADCASTSS", from, spare)
-			for j := range t.cols {
-				a.op("VFMADD231PS", spare, b(j), acc(i, j))
-			}
+		if t.cols == 1 { // an element of A is used once
+			a.op("VFMADD231PS.BCST", from, b(0), acc(i, 0))
 			continue
 		}
+		x := s.r(s.spare() + i%(s.registers()-s.spare()))
+		a.op("VBROADCASTSS", from, x)
 		for j := range t.cols {
-			a.op("VFMADD231PS.BCST", from, b(j), acc(i, j))
+			a.op("VFMADD231PS", x, b(j), acc(i, j))
 		}
 	}
 	for i := 0; i < rows; i += 4 {
