@@ -14,9 +14,14 @@ type Output struct {
 	Tokens   []int32   // what was sampled, with the token that ended it
 	LogProbs []float32 // of those tokens under the policy that sampled them, at its temperature
 	Text     string
+	// Usage is how many tokens a server says it sampled, where it gives no ids.
+	Usage int
 	// Truncated says that the token limit ended it: it is no answer (facts/envace.md, trap 6).
 	Truncated bool
 }
+
+// Sampled is how many tokens the output has.
+func (o *Output) Sampled() int { return max(len(o.Tokens), o.Usage) }
 
 // Request asks the policy for its next output.
 type Request struct {

@@ -188,3 +188,6 @@ func Refusal(family audit.Family, message string) []byte {
 	}{detail{family, message}}) // two strings
 	return raw
 }
+
+// InSession is the world of a session that is open already; it closes the session.
+func InSession(session audit.Session) Executed { return executedWorld{session} }

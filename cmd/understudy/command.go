@@ -42,7 +42,7 @@ func commands() []command {
 		auditCommand(),
 		importCommand(),
 		trainCommand(),
-		{name: "eval", summary: "run a policy on a domain's tasks", example: "understudy eval --policy checkpoint/"},
+		evalCommand(),
 		rehearseCommand(),
 		gateCommand(),
 		reportCommand(),

@@ -84,28 +84,38 @@ const (
 
 // local loads a model; it is asked as a server is, without a network.
 func (p *policyFlags) local(ctx context.Context, inv *invocation) (policy, error) {
-	e, err := openEngine(p.model, p.engine)
+	out, config, err := p.serve(ctx, inv)
 	if err != nil {
 		return policy{}, err
+	}
+	if out.rehearser, err = remote.New(config); err != nil {
+		_ = out.close() // the first error says more
+		return policy{}, modelError(p.model, err)
+	}
+	return out, nil
+}
+
+// serve loads a model and says how it is asked in this process.
+func (p *policyFlags) serve(ctx context.Context, inv *invocation) (policy, remote.Config, error) {
+	e, err := openEngine(p.model, p.engine)
+	if err != nil {
+		return policy{}, remote.Config{}, err
 	}
 	out := policy{close: e.close}
 	template, err := chat.Load(p.model)
 	if err == nil {
 		out.handler, err = openai.New(openai.Config{Name: e.name, Engine: e.Engine, Tokenizer: e.tokens, Template: template, Logger: inv.log})
 	}
-	if err == nil {
-		out.rehearser, err = remote.New(remote.Config{
-			URL: "http://built-in", Model: e.name, Temperature: p.temperature, MaxTokens: localMaxTokens, Timeout: localTimeout,
-			HTTP: &http.Client{Transport: inProcess{out.handler}},
-		})
-	}
 	if err != nil {
 		_ = e.close() // the first error says more
-		return policy{}, modelError(p.model, err)
+		return policy{}, remote.Config{}, modelError(p.model, err)
 	}
 	inv.log.InfoContext(ctx, "model loaded", slog.String("model", e.name), slog.String("device", e.device.Name()),
 		slog.String("mode", e.device.Mode().String()), slog.Int("context", e.Limit()))
-	return out, nil
+	return out, remote.Config{
+		URL: "http://built-in", Model: e.name, Temperature: p.temperature, MaxTokens: localMaxTokens, Timeout: localTimeout,
+		HTTP: &http.Client{Transport: inProcess{out.handler}},
+	}, nil
 }
 
 // inProcess answers requests by a handler of this process.

@@ -170,7 +170,9 @@ func (s *stage) world(ctx context.Context) (err error) {
 	return nil
 }
 
-func (s *stage) close() error {
+func (s *stage) close() error { return errors.Join(s.closePlayer(), s.envs.Close()) }
+
+func (s *stage) closePlayer() error {
 	var err error
 	if s.player != nil {
 		err = s.player.Close()
@@ -178,7 +180,7 @@ func (s *stage) close() error {
 	for _, d := range s.devices {
 		d.Close()
 	}
-	return errors.Join(err, s.envs.Close())
+	return err
 }
 
 // measured are the tools' false-success rates on canaries in the run's last

@@ -132,7 +132,7 @@ func (r Rehearser) attempt(ctx context.Context, task audit.Task, memory string, 
 	}
 	a := Attempt{Trajectory: t, Wall: time.Since(started)}
 	for _, o := range t.Outputs() {
-		a.Tokens += len(o.Tokens)
+		a.Tokens += o.Sampled()
 	}
 	a.Assessment, err = r.Assess(ctx, t)
 	return a, err

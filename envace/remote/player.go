@@ -1,0 +1,222 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"understudy/audit"
+	"understudy/envace"
+)
+
+// Player is a remote policy that plays both roles: ACT with the server's own tool
+// calling, REHEARSE by the prompt of envace. What it says is text by the contracts of
+// envace, so that ReadAct and ReadRehearsal read it. It is safe for concurrent use.
+type Player struct {
+	policy *Policy
+}
+
+var _ envace.Policy = (*Player)(nil)
+
+// NewPlayer checks the configuration; it does not talk to the server yet. MaxTokens
+// bounds an output together with the request's own limit.
+func NewPlayer(config Config) (*Player, error) {
+	policy, err := New(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Player{policy}, nil
+}
+
+// toolMessage is a chat message with what tool calling adds.
+type toolMessage struct {
+	Role    string     `json:"role"`
+	Content string     `json:"content"`
+	Calls   []chatCall `json:"tool_calls,omitempty"`
+	CallID  string     `json:"tool_call_id,omitempty"`
+}
+
+type chatCall struct {
+	ID       string `json:"id"`
+	Type     string `json:"type"`
+	Function struct {
+		Name      string       `json:"name"`
+		Arguments argumentText `json:"arguments"`
+	} `json:"function"`
+}
+
+// argumentText is JSON in a text, as OpenAI has it; some servers write the JSON itself.
+type argumentText string
+
+// UnmarshalJSON reads either.
+func (a *argumentText) UnmarshalJSON(data []byte) error {
+	var text string
+	if json.Unmarshal(data, &text) != nil {
+		text = string(data)
+	}
+	*a = argumentText(text)
+	return nil
+}
+
+type playedReply struct {
+	Choices []struct {
+		FinishReason string `json:"finish_reason"`
+		Message      struct {
+			Content   *string    `json:"content"`
+			ToolCalls []chatCall `json:"tool_calls"`
+		} `json:"message"`
+		TokenIDs []int32 `json:"token_ids"`
+	} `json:"choices"`
+	Usage struct {
+		CompletionTokens int `json:"completion_tokens"`
+	} `json:"usage"`
+}
+
+// Generate implements envace.Policy. A server that does not answer is an *audit.Error
+// with CodeInfrastructure; a prompt over its context is envace.ErrPrompt.
+func (p *Player) Generate(ctx context.Context, r envace.Request) (envace.Output, error) {
+	caps, err := p.policy.Probe(ctx)
+	if err != nil {
+		return envace.Output{}, unanswered(ctx, err)
+	}
+	body := map[string]any{"model": caps.Model, "temperature": p.policy.config.Temperature, "max_tokens": p.policy.config.MaxTokens}
+	if r.Max > 0 {
+		body["max_tokens"] = min(r.Max, p.policy.config.MaxTokens)
+	}
+	if r.Greedy {
+		body["temperature"] = 0
+	}
+	if caps.Seed {
+		body["seed"] = int64(r.Seed & math.MaxInt64)
+	}
+	if r.Role == audit.RehearseRole {
+		body["messages"], err = rehearsing(r)
+	} else {
+		body["messages"] = acting(r.Transcript)
+		body["tools"], err = definitions(r.Transcript.Tools)
+		if len(r.Transcript.Tools) == 0 {
+			delete(body, "tools")
+		}
+	}
+	if err != nil {
+		return envace.Output{}, err
+	}
+	var reply playedReply
+	if err := p.policy.client.post(ctx, "/chat/completions", body, &reply); err != nil {
+		return envace.Output{}, unanswered(ctx, err)
+	}
+	if len(reply.Choices) == 0 {
+		return envace.Output{}, unanswered(ctx, errors.New("the reply has no choices"))
+	}
+	if r.First != nil {
+		r.First()
+	}
+	return reply.output(r.Role)
+}
+
+// output is the reply's text, with its calls as the contract writes them.
+func (reply playedReply) output(role audit.PolicyRole) (envace.Output, error) {
+	choice := reply.Choices[0]
+	o := envace.Output{Role: role, Truncated: choice.FinishReason == "length", Tokens: choice.TokenIDs, Usage: reply.Usage.CompletionTokens}
+	if choice.Message.Content != nil {
+		o.Text = *choice.Message.Content
+	}
+	for _, call := range choice.Message.ToolCalls {
+		text, err := envace.CallText(audit.Call{Tool: call.Function.Name, Arguments: json.RawMessage(call.Function.Arguments)})
+		if err != nil {
+			return o, err
+		}
+		o.Text = strings.TrimLeft(o.Text+"\n"+text, "\n")
+	}
+	return o, nil
+}
+
+// unanswered sorts an error: what asking again cannot mend is left as it is.
+func unanswered(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	known, ok := errors.AsType[*audit.Error](err)
+	switch {
+	case !ok:
+		return &audit.Error{Code: audit.CodeInfrastructure, Message: "the policy's server did not answer", Err: err, Hint: "the sample is tried again by the next run"}
+	case known.Code == audit.CodeInvalid && overContext(known.Message):
+		return fmt.Errorf("%w: %w", envace.ErrPrompt, err)
+	}
+	return err
+}
+
+// overContext recognises how servers say that a prompt is too long.
+func overContext(message string) bool {
+	text := strings.ToLower(message)
+	return strings.Contains(text, "context_length_exceeded") || strings.Contains(text, "context length") || strings.Contains(text, "maximum context") ||
+		strings.Contains(text, "context size") || strings.Contains(text, "too long")
+}
+
+func rehearsing(r envace.Request) ([]envace.Message, error) {
+	return envace.RehearsePrompt(audit.RehearseRequest{Tools: r.Transcript.Tools, History: r.Transcript.History(), Call: r.Call})
+}
+
+func definitions(tools []audit.Tool) ([]map[string]any, error) {
+	out := make([]map[string]any, len(tools))
+	for i, tool := range tools {
+		parameters := tool.Input
+		if len(parameters) == 0 {
+			parameters = json.RawMessage(`{"type":"object"}`)
+		}
+		if !json.Valid(parameters) {
+			return nil, fmt.Errorf("describe tool %s: its parameters are no JSON", tool.Name)
+		}
+		out[i] = map[string]any{"type": "function", "function": map[string]any{"name": tool.Name, "description": tool.Description, "parameters": parameters}}
+	}
+	return out, nil
+}
+
+// acting is the conversation that ACT goes on with. Calls are numbered in order, and
+// each answer carries the number of its call.
+func acting(t *envace.Transcript) []toolMessage {
+	messages := []toolMessage{{Role: "system", Content: envace.ActInstruction(t)}, {Role: "user", Content: t.Task.Prompt}}
+	made, answered := 0, 0
+	for _, item := range t.Items {
+		switch {
+		case item.Answer != nil:
+			answered++
+			messages = append(messages, toolMessage{Role: "tool", CallID: fmt.Sprintf("call_%d", answered), Content: string(item.Answer.Raw)})
+		case item.Act != nil:
+			m := toolMessage{Role: "assistant", Content: item.Act.Reply}
+			for _, block := range item.Act.Blocks {
+				if block.Calls == 0 { // it stays where the model sees what it did
+					m.Content = strings.TrimLeft(m.Content+"\n<tool_call>"+block.Text+"</tool_call>", "\n")
+				}
+			}
+			for _, call := range item.Act.Calls {
+				made++
+				c := chatCall{ID: fmt.Sprintf("call_%d", made), Type: "function"}
+				c.Function.Name, c.Function.Arguments = call.Tool, argumentText(call.Arguments)
+				m.Calls = append(m.Calls, c)
+			}
+			messages = append(messages, m)
+		default:
+			messages = append(messages, toolMessage{Role: "user", Content: item.User})
+		}
+	}
+	return messages
+}
+
+// ReadAct reads what Generate returned for ACT.
+func (*Player) ReadAct(o envace.Output) envace.Act {
+	act := envace.ParseAct(o.Text)
+	act.Output = o
+	return act
+}
+
+// ReadRehearsal reads what Generate returned for REHEARSE.
+func (*Player) ReadRehearsal(o envace.Output) envace.Rehearsed {
+	r := envace.Rehearsed{Output: o}
+	r.Rehearsal, r.Fault = envace.ParseRehearsal(o.Text)
+	r.Truncated = o.Truncated
+	return r
+}
