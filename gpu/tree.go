@@ -57,19 +57,22 @@ func (t *Trainer) treeAttention(x *treeActs) Attention {
 	}
 }
 
-// attendTree expands a layer's rows, attends, and takes each row's result where
-// it first stands.
+// attendTree expands a layer's rows, attends, and takes each row's result from
+// where it first stands.
 func (t *Trainer) attendTree(a *layerActs) {
-	x := t.expandAndAttend(a)
+	x := t.expand(a)
+	t.dev.Attend(t.treeAttention(&x))
 	t.dev.Gather(a.att, x.out, x.first)
+	t.dev.Gather(a.lse, x.lse, x.first)
 }
 
-func (t *Trainer) expandAndAttend(a *layerActs) treeActs {
+// expand puts a layer's keys and values wherever they stand, and its queries where
+// they ask.
+func (t *Trainer) expand(a *layerActs) treeActs {
 	x := t.expanded()
-	t.dev.Gather(x.q, a.qr, x.rows)
+	t.dev.Scatter(x.q, a.qr, x.first)
 	t.dev.Gather(x.k, a.kr, x.rows)
 	t.dev.Gather(x.v, a.v, x.rows)
-	t.dev.Attend(t.treeAttention(&x))
 	return x
 }
 
@@ -77,7 +80,9 @@ func (t *Trainer) expandAndAttend(a *layerActs) treeActs {
 // stands does its result go on; its key and value are read by all that continue
 // it, whose gradients add up.
 func (t *Trainer) attendTreeBackward(a *layerActs, g *gradActs) {
-	x := t.expandAndAttend(a)
+	x := t.expand(a)
+	t.dev.Scatter(x.out, a.att, x.first)
+	t.dev.Scatter(x.lse, a.lse, x.first)
 	t.dev.Scatter(x.dout, g.att, x.first)
 	t.dev.AttendBackward(AttentionGrad{Attention: t.treeAttention(&x), DOut: x.dout, DQ: x.dq, DK: x.dk, DV: x.dv})
 	t.dev.Gather(g.qr, x.dq, x.first)
