@@ -27,6 +27,7 @@ type Device struct {
 	pool *pool
 
 	budget, allocated int64
+	slab              []float32 // what is left of the memory of panels
 }
 
 var _ gpu.Device = (*Device)(nil)

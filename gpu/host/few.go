@@ -43,7 +43,7 @@ func (p panels) panel(j, i int) unsafe.Pointer {
 func newPanels(d *Device, m matrix, rounded bool, words []float32) panels {
 	p := panels{n: m.rows, k: m.cols, bf16: m.kind == gpu.BF16 || rounded, words: words}
 	if n := p.count() * p.rows() * chunk; len(words) != n {
-		p.words = hugePages(make([]float32, n))
+		p.words = d.words(n)
 	}
 	size := p.rows() * chunk
 	d.pool.run(p.count(), func(_ *worker, j int) {
@@ -54,6 +54,21 @@ func newPanels(d *Device, m matrix, rounded bool, words []float32) panels {
 		p.pack(&d.k, dst, m, j*chunk)
 	})
 	return p
+}
+
+// words gives memory for panels, those of many weights one after the other, so that all of
+// them lie in large pages. It goes back when none of them is left.
+func (d *Device) words(n int) []float32 {
+	const together = 4 << 20 // 16 MB
+	if n > together/4 {
+		return hugePages(make([]float32, n))
+	}
+	if n > len(d.slab) {
+		d.slab = hugePages(make([]float32, together))
+	}
+	words := d.slab[:n:n]
+	d.slab = d.slab[(n+chunk-1)/chunk*chunk:]
+	return words
 }
 
 // pack writes the panel of the weight's rows n0..n0+15.

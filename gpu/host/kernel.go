@@ -9,8 +9,8 @@ import (
 
 // tileFunc computes C (m,nr) = or += A (m,k) · B (k,nr) for one height m. Strides are in
 // bytes: A's element (i,p) is at a+i*rs+p*cs, B's row p at b+p*ldb, C's row i at c+i*ldc; C
-// is read only if load is not 0. With row p of B, the line at b+ahead+p*step is fetched, which
-// will be needed soon. An element is one chain over p = 0..k-1.
+// is read only if load is not 0. With row p of B, as much is fetched from b+ahead+p*step on,
+// which will be needed soon. An element is one chain over p = 0..k-1.
 type tileFunc func(k int, a *float32, rs, cs int, b unsafe.Pointer, ldb int, c *float32, ldc, load, ahead, step int)
 
 // kernels are the inner loops for one instruction set.

@@ -153,7 +153,7 @@ func (d *Device) UploadInts(dst gpu.Buffer, src []int32) { copy(ints(dst)[:len(s
 
 // Download copies from src, widened.
 func (d *Device) Download(dst []float32, src gpu.Buffer) error {
-	widen(dst, src.Slice(0, len(dst)))
+	d.spans(len(dst), func(from, end int) { widen(dst[from:end], src.Slice(from, end)) })
 	return nil
 }
 

@@ -4,8 +4,8 @@ import "fmt"
 
 // tileParams is the signature of a tile: C[m,n] (+)= A[m,k] · B[k,n], m and n fixed. Strides
 // are in bytes: A's element (i,p) is at a+i*rs+p*cs, B's row p at b+p*ldb, C's row i at
-// c+i*ldc. C is read only if load is not 0. With row p of B, the line at
-// b+ahead+p*step is asked for, which will be needed soon. Every element is one chain of fused
+// c+i*ldc. C is read only if load is not 0. With row p of B, as much is asked for from
+// b+ahead+p*step on, which will be needed soon. Every element is one chain of fused
 // multiply-adds over p = 0..k-1, whatever the tile's height, so that a row alone equals the
 // row in a batch.
 const (
@@ -58,7 +58,9 @@ func (a *asm) tile(s isa, t tile, rows int) string {
 	for i := 0; i < rows; i += 4 {
 		a.op("ADDQ", "AX", []string{"R8", "R11", "R12"}[i/4])
 	}
-	a.op("PREFETCHT1", "(R13)")
+	for line := 0; line < t.cols*s.bytes(); line += 64 {
+		a.op("PREFETCHT0", mem(line, "R13"))
+	}
 	a.op("ADDQ", "DX", "R13")
 	a.op("ADDQ", "DI", "BX")
 	a.op("DECQ", "CX")
