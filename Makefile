@@ -21,7 +21,7 @@ demo: deps build ## start everything and run the demonstration
 # The second run is of the packages that try less under the race detector, which
 # slows single-threaded work tenfold (their constant raceEnabled): there they try all.
 test: deps ## all tests, with real servers and the race detector
-	$(GO) test -race -shuffle=on ./...
+	$(GO) test -race -shuffle=on ./... ./.ci/...
 	$(GO) test -shuffle=on $$(find . -name norace_test.go | xargs -n1 dirname | sort)
 
 check: lint lint-rules tidy ## everything about the code that is no test
@@ -43,8 +43,8 @@ kill-rounds: deps ## strike workers, NATS and PostgreSQL between every two effec
 fuzz: ## each fuzz target (or TARGETS) for FUZZTIME (30s), with a line of what it tried
 	$(GO) run ./.ci/fuzz -time $(FUZZTIME) -at-once $(or $(FUZZ_AT_ONCE),1) -memory $(or $(FUZZ_MEMORY),4096) $(TARGETS)
 
-bench: ## all benchmarks, once around
-	$(GO) test -run '^$$' -bench . -benchmem ./...
+bench: deps ## one table of every speed that this project claims, with ratios taken in the same run (minutes)
+	@$(GO) run ./.ci/benchtable
 
 bench-web: deps ## how long the dashboard's pages take over 1,000,000 pairs and 10,000,000 rollups
 	UNDERSTUDY_WEB_PAIRS=1000000 UNDERSTUDY_WEB_ROLLUPS=10000000 $(GO) test -run '^$$' -bench '^BenchmarkPages$$' -benchtime 200x -timeout 2h ./web/dashboard
