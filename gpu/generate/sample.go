@@ -91,7 +91,10 @@ func (s *sampler) one(sp *space, seq *sequence, logits []float32, lse float32) d
 	t.Top = top(logits, one, seq.TopLogProbs)
 	d := drawn{token: t, state: seq.state}
 	if seq.Grammar != nil && !seq.ends(s.config.End, id) {
-		d.state, _ = seq.state.Write(s.config.Tokens[id])
+		var ok bool
+		if d.state, ok = seq.state.Write(s.config.Tokens[id]); !ok {
+			return drawn{err: fmt.Errorf("at token %d: the schema leaves over %d readings of the text open: write fewer alternatives, or fewer within alternatives", len(seq.tokens), grammar.MaxReadings)}
+		}
 	}
 	return d
 }

@@ -91,7 +91,21 @@ func (c *compiler) compile(all conjunction) (node, error) {
 			return nil, err
 		}
 	}
-	return u, nil
+	return u, u.bounded(all)
+}
+
+// bounded refuses a choice between too many alternatives.
+func (u *union) bounded(all conjunction) error {
+	open := 0
+	for _, a := range u.alternatives {
+		if _, fixed := a.(*literal); !fixed {
+			open++
+		}
+	}
+	if open > maxOpen { // anything at all, which is no place of the schema, is open to few
+		return fmt.Errorf("schema at %s: %d alternatives have to be followed side by side, at most %d can be: write fewer, fixed texts as one enum, or a tool for each", all[0].at, open, maxOpen)
+	}
+	return nil
 }
 
 // add puts the nodes of one alternative into u.

@@ -156,7 +156,8 @@ func (g *Grammar) Start() State {
 	return State{grammar: g, set: g.root.enter(nil, bottom("end"))}
 }
 
-// Write appends text; ok is false where the grammar forbids it.
+// Write appends text; ok is false where the grammar forbids it, or would leave more
+// than MaxReadings.
 func (s State) Write(text []byte) (next State, ok bool) {
 	set := s.set
 	for _, b := range text {
@@ -164,7 +165,9 @@ func (s State) Write(text []byte) (next State, ok bool) {
 		for _, k := range set {
 			to = k.node.step(to, k, b)
 		}
-		set = distinct(to)
+		if set = distinct(to); len(set) > MaxReadings {
+			return State{grammar: s.grammar}, false
+		}
 	}
 	return State{grammar: s.grammar, set: set}, len(set) > 0
 }
@@ -195,7 +198,7 @@ func (s State) Final() bool {
 
 // Mask sets m to the tokens that may come next when, after that token, at most
 // limit more may be written. It is empty when only the end may follow, or when
-// nothing fits (Least tells).
+// nothing fits (Least tells). Write may refuse a token for its many readings.
 func (s State) Mask(m Mask, limit int) {
 	clear(m)
 	for _, k := range s.set {

@@ -20,6 +20,12 @@ const (
 	// maxWork is steps of compiling, each well below a microsecond: references and
 	// combinations multiply.
 	maxWork = 2_000_000
+	// maxOpen bounds the alternatives of one choice that are not lists of fixed texts:
+	// each is a reading of its own of a text until something tells them apart.
+	maxOpen = 128
+	// MaxReadings bounds the readings of a text that are followed at once, where
+	// choices stand within choices. A text that leaves more is refused.
+	MaxReadings = 1024
 	// byteWork is the work that a byte of fixed text counts as: a place in a trie.
 	byteWork = 8
 )

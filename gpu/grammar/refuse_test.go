@@ -31,6 +31,7 @@ func TestRefusals(t *testing.T) {
 		{`{"type":"string","enum":[1]}`, "no finite value", false, "nothing satisfies it"},
 		{`{"type":"strnig"}`, "type", false, "no JSON Schema"},
 		{`{"type":`, "no JSON", false, "no JSON"},
+		{`{"anyOf":[` + strings.Repeat(`{"type":"object","minProperties":0},`, 128) + `{"type":"object"}]}`, "129 alternatives", false, "readings that nothing tells apart for long"},
 		{`{"type":"object","minProperties":2}`, "minProperties", true, "members that have no names"},
 	}
 	for _, test := range tests {

@@ -38,8 +38,12 @@ func (f frame) on(parent *stack, own int) *stack {
 	return &stack{frame: f, parent: parent, min: own + parent.min}
 }
 
-// distinct drops stacks that are plainly the same.
+// distinct drops stacks that are plainly the same, in place.
 func distinct(set []*stack) []*stack {
+	const few = 16 // to look through
+	if len(set) > few {
+		return distinctMany(set)
+	}
 	if len(set) < 2 {
 		return set
 	}
@@ -59,6 +63,21 @@ func contains(set []*stack, s *stack) bool {
 		}
 	}
 	return false
+}
+
+func distinctMany(set []*stack) []*stack {
+	type key struct {
+		frame  frame
+		parent *stack
+	}
+	seen, kept := make(map[key]bool, len(set)), set[:0]
+	for _, s := range set {
+		if k := (key{s.frame, s.parent}); !seen[k] {
+			seen[k] = true
+			kept = append(kept, s)
+		}
+	}
+	return kept
 }
 
 // fewest is the least number of bytes that complete one of set.

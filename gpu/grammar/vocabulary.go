@@ -123,7 +123,7 @@ func (v *Vocabulary) walk(from int32, set []*stack, visit func(node int32, set [
 		}
 		next = distinct(next)
 		sets[depth] = next
-		if len(next) == 0 {
+		if len(next) == 0 || len(next) > MaxReadings {
 			n = v.ends[n]
 			continue
 		}
