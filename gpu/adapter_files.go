@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"understudy/gpu/regular"
 	"understudy/gpu/safetensors"
 )
 
@@ -96,7 +97,7 @@ func (a *Adapter) load(path string) error {
 }
 
 func readAdapterConfig(path string) (AdapterConfig, error) {
-	data, err := os.ReadFile(path)
+	data, err := regular.Read(path, mostConfig)
 	if err != nil {
 		return AdapterConfig{}, err
 	}

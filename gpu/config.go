@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"strconv"
+
+	"understudy/gpu/regular"
 )
 
 // The model types that the engine knows.
@@ -105,11 +106,14 @@ func (x *intOrInts) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// mostConfig is more bytes than any configuration has.
+const mostConfig = 16 << 20
+
 // ReadConfig reads config.json of a model's folder. It refuses, all faults at
 // once, what the engine would compute wrongly.
 func ReadConfig(dir string) (Config, error) {
 	path := filepath.Join(dir, "config.json")
-	data, err := os.ReadFile(path)
+	data, err := regular.Read(path, mostConfig)
 	if err != nil {
 		return Config{}, fmt.Errorf("read model: %w", err)
 	}

@@ -1,8 +1,10 @@
 package gpu_test
 
 import (
+	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 
 	"understudy/gpu"
@@ -95,4 +97,16 @@ func FuzzParseConfig(f *testing.F) {
 			t.Errorf("written and read again: %+v, %v, want %+v", again, err, c)
 		}
 	})
+}
+
+// TestConfigIsAFile: a pipe in its place is refused at once; opening it would wait for
+// whoever writes it.
+func TestConfigIsAFile(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mkfifo(filepath.Join(dir, "config.json"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gpu.ReadConfig(dir); err == nil || !strings.Contains(err.Error(), "named pipe") {
+		t.Errorf("%v; want it refused as a pipe", err)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"strings"
 
 	"understudy/gpu/grammar"
@@ -165,6 +166,9 @@ func (s *server) compiled(key string, part grammar.Part) (*grammar.Grammar, erro
 	g, err := grammar.New(s.vocabulary, part)
 	if err != nil {
 		return nil, err
+	}
+	if ignored := g.Ignored(); len(ignored) > 0 {
+		s.Logger.Info("a schema says what is not enforced", slog.Int("places", len(ignored)), slog.String("first", ignored[0]))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

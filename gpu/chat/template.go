@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"understudy/gpu/regular"
 )
 
 // Format is a family of templates.
@@ -80,8 +82,9 @@ func read(dir string) (source, begin string, err error) {
 		Template json.RawMessage `json:"chat_template"`
 		BOS      json.RawMessage `json:"bos_token"`
 	}
+	const most = 64 << 20 // bytes, more than any such file has
 	path := filepath.Join(dir, "tokenizer_config.json")
-	data, err := os.ReadFile(path)
+	data, err := regular.Read(path, most)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", "", err
 	}
@@ -91,7 +94,7 @@ func read(dir string) (source, begin string, err error) {
 		}
 	}
 	begin = tokenText(config.BOS)
-	file, err := os.ReadFile(filepath.Join(dir, "chat_template.jinja"))
+	file, err := regular.Read(filepath.Join(dir, "chat_template.jinja"), most)
 	switch {
 	case err == nil:
 		return string(file), begin, nil

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+
+	"understudy/gpu/regular"
 )
 
 // The names that a model's folder uses, by Hugging Face's convention.
@@ -83,19 +85,13 @@ func (f *File) add(t Tensor) {
 
 // mapFile maps one file and parses its header.
 func (f *File) mapFile(path string) ([]Tensor, map[string]string, error) {
-	info, err := os.Stat(path)
+	file, err := regular.Open(path)
 	if err != nil {
-		return nil, nil, fmt.Errorf("open weights: %w", err)
-	}
-	if !info.Mode().IsRegular() { // opening a pipe would wait for its other end
-		return nil, nil, &FormatError{File: path, Reason: "is no regular file"}
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, nil, fmt.Errorf("open weights: %w", err)
+		return nil, nil, irregular(err)
 	}
 	defer file.Close() // the mapping outlives the descriptor
-	if info, err = file.Stat(); err != nil {
+	info, err := file.Stat()
+	if err != nil {
 		return nil, nil, fmt.Errorf("open weights: %w", err)
 	}
 	if info.Size() < lengthSize { // an empty file cannot be mapped
@@ -114,6 +110,14 @@ func (f *File) mapFile(path string) ([]Tensor, map[string]string, error) {
 		return nil, nil, &FormatError{File: path, Reason: fault.Error()}
 	}
 	return tensors, metadata, err
+}
+
+// irregular is the error of a file that could not be opened.
+func irregular(err error) error {
+	if e, ok := errors.AsType[*regular.Error](err); ok {
+		return &FormatError{File: e.Path, Reason: e.Reason}
+	}
+	return fmt.Errorf("open weights: %w", err)
 }
 
 // Path is the file that Open chose: the single file, or the index.

@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"understudy/gpu/regular"
 )
 
 // openShards reads the index and maps the shards that it names.
@@ -78,17 +78,9 @@ func readIndex(path string) (map[string]string, error) {
 }
 
 func readAtMost(path string, most int64) ([]byte, error) {
-	file, err := os.Open(path)
+	data, err := regular.Read(path, most)
 	if err != nil {
-		return nil, fmt.Errorf("open weights: %w", err)
-	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, most+1))
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	if int64(len(data)) > most {
-		return nil, &FormatError{File: path, Reason: fmt.Sprintf("is longer than %d bytes", most)}
+		return nil, irregular(err)
 	}
 	return data, nil
 }

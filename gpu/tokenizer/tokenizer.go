@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
+
+	"understudy/gpu/regular"
 )
 
 // FileName is the name of a tokenizer in a model's folder.
@@ -54,15 +56,15 @@ type AddedToken struct {
 	Special    bool   `json:"special"`     // control, not text: left out by Decode if asked
 }
 
+// mostBytes is more than any tokenizer.json has.
+const mostBytes = 512 << 20
+
 // Load reads a tokenizer.json, or that of a folder.
 func Load(path string) (*Tokenizer, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, FileName)
 	}
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("load tokenizer: %s is no regular file", path)
-	}
-	data, err := os.ReadFile(path)
+	data, err := regular.Read(path, mostBytes)
 	if err != nil {
 		return nil, fmt.Errorf("load tokenizer: %w", err)
 	}
@@ -115,11 +117,6 @@ func (t *Tokenizer) Encode(text string) []int32 { return t.Append(nil, text) }
 // Append is Encode that appends to dst.
 func (t *Tokenizer) Append(dst []int32, text string) []int32 {
 	return t.AppendParts(dst, Part{Text: text})
-}
-
-// AppendOrdinary is Append of a plain part.
-func (t *Tokenizer) AppendOrdinary(dst []int32, text string) []int32 {
-	return t.AppendParts(dst, Part{Text: text, Plain: true})
 }
 
 // AppendParts appends the ids of the parts' text as a whole: those of Encode, unless a
