@@ -28,6 +28,7 @@ type attention struct {
 	out, q    []float32
 	k, v, lse []float32 // lse may be nil
 	width     int       // D rounded up to whole registers
+	paged     bool      // k and v are an arena
 }
 
 // queryBlock is the tokens of a sequence that one task takes: enough to make turning the
@@ -85,19 +86,24 @@ func (a attention) group() int { return a.H / a.G }
 // first pages stand together, shorter ones first.
 func (d *Device) attend(w *worker, a attention, g int, rows []query, keys chunkFunc) {
 	s := newSoftmaxState(w, a, g, rows)
+	done := make([]int, len(rows)) // chunks that a row has attended to before its turn
 	last := int32(0)
 	for _, r := range rows {
 		last = max(last, r.position)
 	}
 	for i := 0; i <= int(last)/chunk; i++ {
 		for from := 0; from < len(rows); {
-			if int(rows[from].position) < i*chunk {
+			if int(rows[from].position) < i*chunk || done[from] > i {
 				from++
 				continue
 			}
 			end := from + 1
-			for end < len(rows) && samePage(rows[from], rows[end], i) {
+			for end < len(rows) && done[end] <= i && samePage(rows[from], rows[end], i) {
 				end++
+			}
+			if done[from] = d.attendAlone(w, a, g, s, [2]int{from, end}, i); done[from] > i {
+				from = end
+				continue
 			}
 			d.attendChunk(w, a, s, [2]int{from, end}, i, keys)
 			from = end

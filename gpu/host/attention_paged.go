@@ -29,6 +29,7 @@ func (d *Device) StoreKV(s gpu.KVRows) {
 // AttendPaged is causal attention over the arena.
 func (d *Device) AttendPaged(p gpu.PagedAttention) {
 	a := newAttention(p.Heads, p.Scale, p.Out, p.Q, p.K, p.V)
+	a.paged = true
 	rows := pagedQueries(p)
 	each := min(queryBlock, max(4, ceil(len(rows)*a.G, 2*len(d.pool.workers))))
 	d.pool.run(ceil(len(rows), each)*a.G, func(w *worker, task int) {
@@ -44,6 +45,33 @@ func (d *Device) AttendPaged(p gpu.PagedAttention) {
 			return c
 		})
 	})
+}
+
+// aloneFunc lets m query rows attend to whole pages, see gen/alone.go.
+type aloneFunc func(pages int, table *int32, k, v *float32, stride int, q *float32, ldq, d int, s, state, acc *float32, scale float32)
+
+// attendAlone lets a row that shares its page i with no other attend to all pages that it
+// fills from there on, and gives the first that is left, i when it has no kernel for that.
+func (d *Device) attendAlone(w *worker, a attention, g int, s *softmaxState, rows [2]int, i int) int {
+	m := a.group()
+	if rows[1]-rows[0] > 1 || !a.paged || m >= len(d.k.alone) || a.width != a.D {
+		return i
+	}
+	q := s.rows[rows[0]]
+	full := (int(q.position) + 1) / chunk
+	if full <= i {
+		return i
+	}
+	table, size, from := q.pages[i:full], a.D*chunk, rows[0]*m
+	end := (int(slices.Max(table))*a.G + g + 1) * size
+	_, _ = a.k[:end], a.v[:end]
+	acc := s.acc[from*a.width : (from+m)*a.width]
+	if i == 0 {
+		clear(acc)
+	}
+	d.k.alone[m](len(table), &table[0], &a.k[g*size], &a.v[g*size], 4*a.G*size, &s.q[from*a.width], 4*a.width, a.D,
+		&w.floats(scratchS, 2*m*chunk)[0], &s.state[2*from], &acc[0], a.scale)
+	return full
 }
 
 // pagedQueries sorts rows so that those that share pages stand together.

@@ -25,6 +25,8 @@ type kernels struct {
 	tall     int        // height of the tallest tall tile
 	tallF32  []tallFunc // [m] is the tall tile of height m
 	tallBF16 []tallFunc // B in pairs of bfloat16
+
+	alone []aloneFunc // [m] is the attention of m rows to pages of their own; may be empty
 	loops
 }
 

@@ -398,6 +398,27 @@ func avx512TallBF16Tiles() []tallFunc {
 }
 
 //go:noescape
+func avx512Alone1(pages int, table *int32, k, v *float32, stride int, q *float32, ldq, d int, s, state, acc *float32, scale float32)
+
+//go:noescape
+func avx512Alone2(pages int, table *int32, k, v *float32, stride int, q *float32, ldq, d int, s, state, acc *float32, scale float32)
+
+//go:noescape
+func avx512Alone3(pages int, table *int32, k, v *float32, stride int, q *float32, ldq, d int, s, state, acc *float32, scale float32)
+
+//go:noescape
+func avx512Alone4(pages int, table *int32, k, v *float32, stride int, q *float32, ldq, d int, s, state, acc *float32, scale float32)
+
+func avx512Alones() []aloneFunc {
+	return []aloneFunc{
+		1: avx512Alone1,
+		2: avx512Alone2,
+		3: avx512Alone3,
+		4: avx512Alone4,
+	}
+}
+
+//go:noescape
 func avx512Add(n int, y, a, b *float32)
 
 //go:noescape

@@ -14,6 +14,7 @@ type isa struct {
 	move  string // a full-width unaligned load or store
 	rows  int    // height of the tallest tile; every height up to it exists
 	tall  int    // height of the tallest tall tile
+	alone int    // most rows of the attention of a decode; 0: it has none
 	tiles []tile
 }
 
@@ -28,7 +29,7 @@ type tile struct {
 // elements in turns, since a broadcast within each multiplication would load them twice.
 func avx512() isa {
 	return isa{
-		name: "avx512", reg: "Z", lanes: 16, move: "VMOVUPS", rows: 12, tall: 28,
+		name: "avx512", reg: "Z", lanes: 16, move: "VMOVUPS", rows: 12, tall: 28, alone: 4,
 		tiles: []tile{{"F32", 2, false}, {"BF16", 2, true}, {"Half", 1, false}},
 	}
 }

@@ -33,16 +33,24 @@ func generate() map[string][]byte {
 				stubs.add(a.tile(s, t, rows), "("+tileParams+")")
 			}
 			files[fmt.Sprintf("tile_%s_%s_amd64.s", s.name, strings.ToLower(t.name))] = a.bytes()
-			stubs.tiles(s, t)
+			stubs.list(tileName(s, t, 0), "tileFunc", s.rows, func(rows int) string { return tileName(s, t, rows) })
 		}
 		tall := newAsm(s.name)
 		for _, bf16 := range []bool{false, true} {
 			for rows := 1; rows <= s.tall; rows++ {
 				stubs.add(tall.tall(s, bf16, rows), "("+tallParams+")")
 			}
-			stubs.tall(s, bf16)
+			stubs.list(tallName(s, bf16, 0), "tallFunc", s.tall, func(rows int) string { return tallName(s, bf16, rows) })
 		}
 		files[fmt.Sprintf("tall_%s_amd64.s", s.name)] = tall.bytes()
+		if s.alone > 0 {
+			alone := newAsm(s.name + "alone")
+			for rows := 1; rows <= s.alone; rows++ {
+				stubs.add(alone.alone(s, rows), "("+aloneParams+")")
+			}
+			stubs.list(aloneName(s, 0), "aloneFunc", s.alone, func(rows int) string { return aloneName(s, rows) })
+			files[fmt.Sprintf("alone_%s_amd64.s", s.name)] = alone.bytes()
+		}
 		a := newAsm(s.name)
 		for _, l := range loops() {
 			a.kernel(s, l)

@@ -30,7 +30,7 @@ func (a *asm) softmax(s isa) {
 	scale := b.reg()
 	a.op("VBROADCASTSS", "scale+48(FP)", scale)
 	a.label("row")
-	b.softmaxRow(scale)
+	b.softmaxScores(b.validScores(scale))
 	a.label("next")
 	a.op("ADDQ", "$64", "R8")
 	a.op("ADDQ", "$4", "R9")
@@ -49,8 +49,8 @@ func (a *asm) softmax(s isa) {
 	a.op("JMP", "next")
 }
 
-func (b *body) softmaxRow(scale string) {
-	scores := b.validScores(scale)
+// softmaxScores turns the scaled scores of a row into weights at R8, and goes to "next".
+func (b *body) softmaxScores(scores []string) {
 	top, old := b.reg(), b.reg()
 	b.op("VMOVAPS", scores[0], top)
 	for _, r := range scores[1:] {

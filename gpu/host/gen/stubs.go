@@ -14,20 +14,11 @@ func (s *stubs) add(name, signature string) {
 	fmt.Fprintf(&s.buf, "\n//go:noescape\nfunc %s%s\n", name, signature)
 }
 
-// tiles writes a function that lists the tiles of one shape by height.
-func (s *stubs) tiles(i isa, t tile) {
-	fmt.Fprintf(&s.buf, "\nfunc %s() []tileFunc {\n\treturn []tileFunc{", tileName(i, t, 0))
-	for rows := 1; rows <= i.rows; rows++ {
-		fmt.Fprintf(&s.buf, "\n\t\t%d: %s,", rows, tileName(i, t, rows))
-	}
-	s.buf.WriteString("\n\t}\n}\n")
-}
-
-// tall writes a function that lists the tall tiles by height.
-func (s *stubs) tall(i isa, bf16 bool) {
-	fmt.Fprintf(&s.buf, "\nfunc %s() []tallFunc {\n\treturn []tallFunc{", tallName(i, bf16, 0))
-	for rows := 1; rows <= i.tall; rows++ {
-		fmt.Fprintf(&s.buf, "\n\t\t%d: %s,", rows, tallName(i, bf16, rows))
+// list writes a function that gives kernels by their number of rows.
+func (s *stubs) list(name, kind string, most int, kernel func(rows int) string) {
+	fmt.Fprintf(&s.buf, "\nfunc %s() []%s {\n\treturn []%s{", name, kind, kind)
+	for rows := 1; rows <= most; rows++ {
+		fmt.Fprintf(&s.buf, "\n\t\t%d: %s,", rows, kernel(rows))
 	}
 	s.buf.WriteString("\n\t}\n}\n")
 }
