@@ -13,10 +13,10 @@ import (
 	"understudy/sandbox/tau2"
 )
 
-// TestTheRecordedWorldScoresFull audits tau2-bench's own answers as rehearsals:
+// TestTrap10TheRecordedWorldScoresFull audits tau2-bench's own answers as rehearsals:
 // a rehearser that replays the sandbox scores 100 % (issue 5).
 // It is trap 10 of facts/envace.md, section 6: pairs are compared from the same state.
-func TestTheRecordedWorldScoresFull(t *testing.T) {
+func TestTrap10TheRecordedWorldScoresFull(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join("..", "..", "shared", "data", "tau2")
 	if data := os.Getenv("UNDERSTUDY_DATA"); data != "" {

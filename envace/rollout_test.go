@@ -92,7 +92,7 @@ func (angryUser) Next(context.Context, *envace.Transcript, uint64) (string, erro
 
 // Every way to end has a reason of its own (facts/envace.md, section 6, trap 6), and a
 // rehearsed error is none of them unless asked for (trap 8 e).
-func TestRolloutStops(t *testing.T) {
+func TestTrap06EveryStopHasItsReason(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		act    []string
@@ -104,6 +104,7 @@ func TestRolloutStops(t *testing.T) {
 	}{
 		{[]string{"call a", "reply"}, `{}`, nil, envace.StopDone, 1, "a reply, and the user is content"},
 		{[]string{"call a"}, `{}`, nil, envace.StopTurns, 5, "an agent that never stops calling is stopped"},
+		{[]string{"call a"}, `{}`, func(r *envace.Rollout) { r.Limits = envace.Limits{} }, envace.StopTurns, 30, "at 30 turns, as the paper has it"},
 		{[]string{"reply"}, "", func(r *envace.Rollout) { r.User = envace.Scripted{"more", "more", "more"} }, envace.StopUserTurns, 0, "a user who never stops"},
 		{[]string{"reply"}, "", func(r *envace.Rollout) { r.User = envace.Scripted{"more"} }, envace.StopDone, 0, "a user who stops"},
 		{[]string{"call a", "long"}, `{}`, nil, envace.StopPrompt, 1, "nothing is cut off to make a prompt fit"},

@@ -69,13 +69,7 @@ type trained struct {
 
 // NewTrainer allocates all that training steps need.
 func (m *Model) NewTrainer(c TrainerConfig) (*Trainer, error) {
-	if c.Targets == 0 {
-		c.Targets = c.Tokens
-	}
-	if c.LogitRows == 0 {
-		c.LogitRows = max(64, (64<<20)/(4*m.Vocab))
-	}
-	c.LogitRows = min(c.LogitRows, c.Targets)
+	c = c.withDefaults(m.Config)
 	if c.Tokens < 1 || c.Targets < 1 || c.LogitRows < 1 {
 		return nil, errors.New("new trainer: tokens, targets and logit rows must be positive")
 	}

@@ -183,23 +183,33 @@ func (f *Format) rehearse(t *envace.Transcript, call audit.Call) ([]int32, error
 }
 
 func (f *Format) rehearsal(t *envace.Transcript, call audit.Call, turns []audit.Turn, thoughts []string) ([]int32, error) {
+	c, err := f.rehearsed(t, call, turns, thoughts)
+	if err != nil {
+		return nil, err
+	}
+	return f.tokens(c)
+}
+
+// rehearsed is the conversation that REHEARSE goes on with.
+func (f *Format) rehearsed(t *envace.Transcript, call audit.Call, turns []audit.Turn, thoughts []string) (chat.Conversation, error) {
+	var c chat.Conversation
 	messages, err := envace.RehearsePrompt(audit.RehearseRequest{
 		Tools: t.Tools, History: turns, Call: call,
 	})
 	if err != nil {
-		return nil, err
+		return c, err
 	}
 	if messages[0].Content, err = f.withExamples(messages[0].Content, t.Task.ID, call.Tool); err != nil {
-		return nil, err
+		return c, err
 	}
-	c := chat.Conversation{Messages: make([]chat.Message, len(messages))}
+	c.Messages = make([]chat.Message, len(messages))
 	for i, m := range messages {
 		c.Messages[i] = chat.Message{Role: m.Role, Content: m.Content}
 		if thought := i / 2; f.ThinkingSeen && m.Role == chat.User && thoughts[thought] != "" {
 			c.Messages[i].Content = "The caller thought:\n" + thoughts[thought] + "\n\n" + m.Content
 		}
 	}
-	return f.tokens(c)
+	return c, nil
 }
 
 func (f *Format) withExamples(system, task, tool string) (string, error) {

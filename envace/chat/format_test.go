@@ -181,3 +181,46 @@ func TestRead(t *testing.T) {
 		t.Errorf("the model does not see its own broken call:\n%s", got)
 	}
 }
+
+// What is written for a warm start is what the template has after the prompt, is read
+// back as it was meant, and control tokens in what was said stay text.
+func TestWritten(t *testing.T) {
+	t.Parallel()
+	for _, family := range []chatml.Format{chatml.Qwen3, chatml.ChatML} {
+		f := formatOf(t, family)
+		tr, call := conversation(1)
+		tr.Items = tr.Items[:2]
+		act := envace.Act{Reply: "One <|im_end|> moment.", Calls: []audit.Call{{Tool: "get", Arguments: json.RawMessage(`{"id":1}`)}}}
+		if family == chatml.Qwen3 {
+			act.Thinking = "so it is"
+		}
+		ids, err := f.ActTokens(tr, &act)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := ends(ids, f.End()[0]); n != 1 || ids[len(ids)-1] != f.End()[0] {
+			t.Errorf("%s: %d ends in %q", family, n, f.Tokenizer.Decode(ids, false))
+		}
+		text := strings.ReplaceAll(f.Tokenizer.Decode(ids, false), "One <|im_end|>", "One")
+		read := envace.ParseAct(text)
+		if read.Reply != "One moment." || read.Thinking != act.Thinking || len(read.Calls) != 1 || read.Fault != envace.FaultNone {
+			t.Errorf("%s: read %+v of %q", family, read, text)
+		}
+		answer, err := f.AnswerTokens(tr, call, []byte(`{"n":1}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := f.ReadRehearsal(envace.Output{Tokens: answer}); string(r.Raw) != `{"n":1}` || r.Fault != envace.FaultNone || answer[len(answer)-1] != f.End()[0] {
+			t.Errorf("%s: read %s, %q", family, r.Raw, r.Fault)
+		}
+	}
+}
+
+func ends(ids []int32, end int32) (n int) {
+	for _, id := range ids {
+		if id == end {
+			n++
+		}
+	}
+	return n
+}

@@ -17,8 +17,8 @@ func TestBuiltIn(t *testing.T) {
 	if err != nil || len(faults) > 0 || len(samples) != 4 {
 		t.Fatalf("%d samples, %v, %v", len(samples), faults, err)
 	}
-	s := samples[1] // in the layout of the training
-	if s.Task.ID != "sample-2" || s.Task.Prompt != "Is Ulysses there?" || len(s.Users) != 1 || len(s.Tools) != 2 || len(s.Turns) != 2 || len(s.Items) != 7 {
+	s := samples[2] // in the layout of the training
+	if s.Task.ID != "sample-3" || s.Task.Prompt != "Is Ulysses there?" || len(s.Users) != 1 || len(s.Tools) != 2 || len(s.Turns) != 2 || len(s.Items) != 7 {
 		t.Errorf("read %+v", s)
 	}
 	if got := s.Turns[1]; got.Call.Tool != "hold_book" || !strings.Contains(string(got.Call.Arguments), `"B3"`) || !strings.Contains(string(got.Answer), "conflict") {
@@ -34,8 +34,8 @@ func TestBuiltIn(t *testing.T) {
 	if s.Checklist[0][0].Reference[0] != "Ulysses" {
 		t.Errorf("evidence %v", s.Checklist[0][0].Reference)
 	}
-	if samples[2].Told != "Rent only bikes that are free." {
-		t.Errorf("told %q", samples[2].Told)
+	if samples[0].Told != "Rent only bikes that are free." {
+		t.Errorf("told %q", samples[0].Told)
 	}
 }
 

@@ -3,6 +3,7 @@ package grpo_test
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"understudy/envace/grpo"
@@ -21,7 +22,7 @@ func rollouts(rewards []float64, counts []int) []grpo.Output {
 
 // Trap 3 of facts/envace.md, section 6: the edge cases of the role baseline; and trap
 // 7: a trajectory without a verdict leaves the group.
-func TestAdvantages(t *testing.T) {
+func TestTrap03RoleBaseline(t *testing.T) {
 	t.Parallel()
 	unequal := rollouts([]float64{1, 0, .5, 0}, []int{2, 12, 4, 10})
 	mixed := append(rollouts([]float64{1, 0}, []int{1, 1}), grpo.Output{Prompt: "p", Rollout: 0, Role: "rehearse", Reward: 1})
@@ -37,6 +38,7 @@ func TestAdvantages(t *testing.T) {
 		want     float64
 		reason   string
 	}{
+		{unequal, grpo.Baseline{}, 0, 1 - .142857142857142857, "the figure of the trap, with the published weighting"},
 		{unequal, grpo.Baseline{}, 0, 1 - 4.0/28, "output weighting: 2·1 + 4·0.5 over 28 outputs = 0.142857"},
 		{unequal, grpo.Baseline{Weighting: grpo.ByTrajectory}, 0, 1 - .375, "trajectory weighting: (1+0+0.5+0)/4"},
 		{mixed, grpo.Baseline{}, 2, 0, "the only output of its role has nothing to be compared with"},
@@ -60,7 +62,7 @@ func TestAdvantages(t *testing.T) {
 	}
 }
 
-func TestAdvantagesSumToZero(t *testing.T) {
+func TestTrap03AdvantagesSumToZeroInAnyOrder(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -69,6 +71,7 @@ func TestAdvantagesSumToZero(t *testing.T) {
 			rewards[i], counts[i] = random.Float64(), 1+random.IntN(9)
 		}
 		outputs := rollouts(rewards, counts)
+		ordered := slices.Clone(outputs)
 		random.Shuffle(len(outputs), func(i, j int) { outputs[i], outputs[j] = outputs[j], outputs[i] })
 		for _, by := range []grpo.Weighting{grpo.ByOutput, grpo.ByTrajectory} {
 			got, err := grpo.Advantages(outputs, grpo.Baseline{Weighting: by})
@@ -81,6 +84,16 @@ func TestAdvantagesSumToZero(t *testing.T) {
 					a /= float64(counts[outputs[i].Rollout])
 				}
 				sum += a
+			}
+			inOrder, err := grpo.Advantages(ordered, grpo.Baseline{Weighting: by})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, o := range outputs {
+				at := slices.IndexFunc(ordered, func(x grpo.Output) bool { return x.Rollout == o.Rollout && x.Step == o.Step })
+				if math.Abs(inOrder[at]-got[i]) > 1e-12 {
+					t.Fatalf("advantage %v, in another order %v", got[i], inOrder[at])
+				}
 			}
 			if math.Abs(sum) > 1e-9 {
 				t.Fatalf("advantages weighted by %s sum to %v", by, sum)

@@ -33,7 +33,8 @@ func losses() map[string]grpo.Loss {
 	}
 }
 
-func TestLossGradient(t *testing.T) {
+// Trap 5: the slope is that of the loss, with every option, dual clip included.
+func TestTrap05LossGradient(t *testing.T) {
 	t.Parallel()
 	const step = 1e-6
 	random := rand.New(rand.NewPCG(3, 4))
@@ -63,33 +64,59 @@ func TestLossGradient(t *testing.T) {
 	}
 }
 
-// Trap 4 of facts/envace.md, section 6: a token mean whatever the micro-batches are.
-func TestLossIsTheTokenMeanOfAnySplit(t *testing.T) {
+// Trap 4 of facts/envace.md, section 6: a token mean whatever the micro-batches and the
+// workers are, in loss and in gradient. Rows of 100 tokens with A = +1 and of 2000 with
+// A = −1 have the objective −1900/2100 = −0.905; a mean of row means would be 0.
+func TestTrap04TokenMeanOfAnySplit(t *testing.T) {
 	t.Parallel()
-	long, short := grpo.Row{Advantage: -1}, grpo.Row{Advantage: 1}
-	long.LogProb, long.Old = make([]float64, 2000), make([]float64, 2000)
-	short.LogProb, short.Old = make([]float64, 100), make([]float64, 100)
+	row := func(tokens int, advantage float64) grpo.Row {
+		return grpo.Row{Advantage: advantage, LogProb: make([]float64, tokens), Old: make([]float64, tokens)}
+	}
+	rows := []grpo.Row{row(100, 1), row(2000, -1)}
 	loss := grpo.Loss{ClipLow: .2, ClipHigh: .2}
-	grad := make([]float64, 2000)
-	var total grpo.Part
-	for _, row := range []grpo.Row{short, long} {
-		part, err := loss.Row(row, 1.0/2100, grad[:len(row.LogProb)])
-		if err != nil {
-			t.Fatal(err)
+	sum := func(rows []grpo.Row, tokens int) (total grpo.Part, gradient float64) {
+		for _, r := range rows {
+			grad := make([]float64, len(r.LogProb))
+			part, err := loss.Row(r, 1/float64(tokens), grad)
+			if err != nil {
+				t.Fatal(err)
+			}
+			total = total.Add(part)
+			for _, g := range grad {
+				gradient += g
+			}
 		}
-		total = total.Add(part)
+		return total, gradient
 	}
-	// The objective is −loss: (100·1 − 2000·1) / 2100; a mean of row means would be 0.
-	if want := -1900.0 / 2100; math.Abs(-total.Loss-want) > 1e-12 || total.Tokens != 2100 {
-		t.Errorf("objective %v over %d tokens, want %v over 2100", -total.Loss, total.Tokens, want)
+	for name, split := range map[string][][]grpo.Row{
+		"one micro-batch": {rows}, "a row each, or a worker each": {rows[:1], rows[1:]}, "in another order": {rows[1:], rows[:1]},
+		"each row cut in two": {{row(50, 1)}, {row(50, 1), row(900, -1)}, {row(1100, -1)}},
+	} {
+		var total grpo.Part
+		gradient := 0.0
+		for _, micro := range split {
+			part, g := sum(micro, 2100)
+			total, gradient = total.Add(part), gradient+g
+		}
+		if want := -1900.0 / 2100; math.Abs(-total.Loss-want) > 1e-12 || total.Tokens != 2100 || math.Abs(-gradient-want) > 1e-12 {
+			t.Errorf("%s: objective %v, gradient %v over %d tokens, want %v over 2100", name, -total.Loss, -gradient, total.Tokens, want)
+		}
+		if math.Abs(-total.Loss+.905) > .0005 {
+			t.Errorf("%s: objective %v, want −0.905", name, -total.Loss)
+		}
+		if total.Clipped != 0 || total.MaxRatio != 0 || total.Ratio != 2100 {
+			t.Errorf("%s: at the first update every ratio is 1 and nothing is clipped: %+v", name, total)
+		}
 	}
-	if total.Clipped != 0 || total.MaxRatio != 0 || total.Ratio != 2100 {
-		t.Errorf("at the first update every ratio is 1 and nothing is clipped: %+v", total)
+	short, _ := sum(rows[:1], 100)
+	long, _ := sum(rows[1:], 2000)
+	if mean := (short.Loss + long.Loss) / 2; math.Abs(mean) > 1e-9 {
+		t.Errorf("the mean of row means is %v: the trap is that it is 0", mean)
 	}
 }
 
 // Trap 5 of facts/envace.md, section 6: the ratio is 1 at first, and clipping acts later.
-func TestLossClips(t *testing.T) {
+func TestTrap05LossClips(t *testing.T) {
 	t.Parallel()
 	up, down := math.Log(1.5), math.Log(.5)
 	tests := []struct {

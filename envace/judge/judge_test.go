@@ -3,9 +3,7 @@ package judge_test
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"math"
-	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
@@ -22,26 +20,13 @@ import (
 // model's text.
 func server(t *testing.T, decide func(question string) (int, string)) judge.AskFunc {
 	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/v1/models" {
-			_, _ = io.WriteString(w, `{"data":[{"id":"judge"}]}`)
-			return
-		}
-		body, _ := io.ReadAll(r.Body)
-		status, text := decide(string(body))
-		content, _ := json.Marshal(text)
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, `{"choices":[{"finish_reason":"stop","message":{"content":`+string(content)+`}}]}`)
-	}))
+	s := httptest.NewServer(judge.Scripted(decide))
 	t.Cleanup(s.Close)
 	completer, err := remote.NewCompleter(remote.Config{URL: s.URL, Retries: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func(ctx context.Context, messages []envace.Message, schema json.RawMessage, temperature float64) (string, error) {
-		text, _, err := completer.Complete(ctx, messages, schema, temperature)
-		return text, err
-	}
+	return judge.Asking(completer)
 }
 
 func verdict(v judge.Verdict) string { return `{"reason":"seen","verdict":"` + string(v) + `"}` }
@@ -122,7 +107,7 @@ func TestUnknownIsRetried(t *testing.T) {
 	}
 }
 
-func TestTooManyUnknownsStopTheRun(t *testing.T) {
+func TestTrap07TooManyUnknownsStopTheRun(t *testing.T) {
 	t.Parallel()
 	j := &judge.Judge{Retries: -1, Checklists: map[string]judge.Checklist{"t": {{item("a", 1, true)}}}, Ask: server(t, func(string) (int, string) { return 500, "" })}
 	for i := range 20 {
@@ -132,8 +117,12 @@ func TestTooManyUnknownsStopTheRun(t *testing.T) {
 		}
 	}
 	lost := &judge.Judge{Checklists: j.Checklists, Ask: server(t, func(string) (int, string) { return 401, "" })}
-	if _, err := lost.Grade(t.Context(), said("x")); audit.ErrorCode(err) != audit.CodeUnauthorized {
+	if _, err := lost.Grade(t.Context(), said("x")); audit.ErrorCode(err) != audit.CodeUnauthorized || !strings.Contains(audit.ErrorHint(err), "--judge-key") {
 		t.Errorf("a wrong key: %v: asking again cannot mend it", err)
+	}
+	thinking := &judge.Judge{Checklists: j.Checklists, Ask: server(t, func(string) (int, string) { return 200, "<think>{}</think>\n" + verdict(judge.Pass) })}
+	if grade, err := thinking.Grade(t.Context(), said("x")); err != nil || !grade.Success {
+		t.Errorf("a judge who thinks first: %+v, %v", grade, err)
 	}
 }
 
@@ -195,7 +184,7 @@ func TestChecklistFaults(t *testing.T) {
 }
 
 // The judge's own repeatability (trap 7): the same input k times.
-func TestFlips(t *testing.T) {
+func TestTrap07Flips(t *testing.T) {
 	t.Parallel()
 	n := 0
 	j := &judge.Judge{

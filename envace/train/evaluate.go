@@ -22,6 +22,9 @@ type Evaluated struct {
 	// solutions' calls in forced mode.
 	Figures []audit.Figures `json:"figures"`
 	Tokens  int             `json:"tokens"` // sampled
+	// Unexecuted says that there is no environment: what would have become of the
+	// rollouts is not known, and Real and Executed of tasks say nothing.
+	Unexecuted bool `json:"unexecuted,omitempty"`
 }
 
 // Of is a mode's figures over all tools; nil when nothing of it was audited.
@@ -38,9 +41,10 @@ func (e Evaluated) Of(mode audit.Mode) *audit.Figures {
 type EvaluatedTask struct {
 	Task     string `json:"task"`
 	Samples  int    `json:"samples"`
-	Real     int    `json:"real"`     // solved, acting in the sandbox
-	Imagined int    `json:"imagined"` // graded a success in the rehearsed world
-	Executed int    `json:"executed"` // of the same rollouts: solved when their calls are executed
+	Real     int    `json:"real"`              // solved, acting in the sandbox
+	Imagined int    `json:"imagined"`          // graded a success in the rehearsed world
+	Executed int    `json:"executed"`          // of the same rollouts: solved when their calls are executed
+	Unknown  int    `json:"unknown,omitempty"` // samples beside these that could not be graded
 }
 
 // Rate is the mean of a count over all samples: Avg@Samples.
@@ -56,9 +60,10 @@ func (e Evaluated) Rate(count func(EvaluatedTask) int) float64 {
 }
 
 // Evaluate rolls the held-out tasks out in the sandbox and in imagination, and
-// audits REHEARSE on canaries and on the solutions' calls.
+// audits REHEARSE on canaries and on the solutions' calls. Without an environment
+// there is imagination alone.
 func (t *Trainer) Evaluate(ctx context.Context) (Evaluated, error) {
-	e := Evaluated{Step: t.step}
+	e := Evaluated{Step: t.step, Unexecuted: t.Environment == nil}
 	tasks := t.Test[:min(len(t.Test), t.Recipe.Evaluation.Tasks)]
 	e.Tasks = make([]EvaluatedTask, len(tasks))
 	tokens := make([]int, len(tasks))
@@ -76,43 +81,78 @@ func (t *Trainer) Evaluate(ctx context.Context) (Evaluated, error) {
 	for _, n := range tokens {
 		e.Tokens += n
 	}
+	if t.Environment == nil {
+		return e, nil
+	}
 	var err error
 	e.Figures, err = t.audit(ctx, tasks)
 	return e, err
 }
 
 func (t *Trainer) evaluateTask(ctx context.Context, task audit.Task, number int) (EvaluatedTask, int, error) {
-	e := EvaluatedTask{Task: task.ID, Samples: max(t.Recipe.Evaluation.Samples, 1)}
+	samples := max(t.Recipe.Evaluation.Samples, 1)
+	e := EvaluatedTask{Task: task.ID}
 	tokens := 0
-	for sample := range e.Samples {
-		rollout := t.rollout
-		seed := t.derive("evaluate", number, sample)
-		rollout.Source, rollout.Greedy = envace.Executing{Environment: t.Environment}, e.Samples == 1
-		acted, err := rollout.Run(ctx, task, seed)
+	for sample := range samples {
+		rollout := t.rolloutOf(task)
+		rollout.Greedy = samples == 1
+		n, err := t.evaluateSample(ctx, rollout, task, t.derive("evaluate", number, sample), &e)
+		tokens += n
 		if err != nil {
 			return e, tokens, err
-		}
-		e.Real += int(truth(acted.Check != nil && acted.Check.Success()))
-		rollout.Source = t.rehearsing(rollout.Greedy)
-		imagined, err := rollout.Run(ctx, task, seed)
-		if err != nil {
-			return e, tokens, err
-		}
-		grade, err := t.imagined().Grade(ctx, imagined)
-		if err != nil {
-			return e, tokens, err
-		}
-		e.Imagined += int(truth(grade.Success))
-		executed, err := envace.Execute(ctx, t.Environment, imagined)
-		if err != nil {
-			return e, tokens, err
-		}
-		e.Executed += int(truth(executed.Success()))
-		for _, o := range append(acted.Outputs(), imagined.Outputs()...) {
-			tokens += len(o.Tokens)
 		}
 	}
 	return e, tokens, nil
+}
+
+// evaluateSample rolls a task out in the sandbox, if there is one, and in
+// imagination. A rollout that cannot be graded leaves the evaluation: it is no failure.
+func (t *Trainer) evaluateSample(ctx context.Context, rollout envace.Rollout, task audit.Task, seed uint64, e *EvaluatedTask) (tokens int, err error) {
+	real, executed := false, false
+	if t.Environment != nil {
+		rollout.Source = envace.Executing{Environment: t.Environment}
+		acted, err := rollout.Run(ctx, task, seed)
+		if err != nil {
+			return 0, err
+		}
+		tokens += sampled(acted)
+		real = acted.Check != nil && acted.Check.Success()
+	}
+	rollout.Source = t.rehearsing(rollout.Greedy)
+	imagined, err := rollout.Run(ctx, task, seed)
+	if err != nil {
+		return tokens, err
+	}
+	tokens += sampled(imagined)
+	grade, err := t.imagined().Grade(ctx, imagined)
+	if err != nil {
+		return tokens, err
+	}
+	if grade.Unknown {
+		e.Unknown++
+		return tokens, nil
+	}
+	if t.Environment != nil {
+		check, err := envace.Execute(ctx, t.Environment, imagined)
+		if err != nil {
+			return tokens, err
+		}
+		executed = check.Success()
+	}
+	e.Samples++
+	e.Real += int(truth(real))
+	e.Imagined += int(truth(grade.Success))
+	e.Executed += int(truth(executed))
+	return tokens, nil
+}
+
+// sampled is how many tokens the policy wrote in a trajectory.
+func sampled(t *envace.Trajectory) int {
+	n := 0
+	for _, o := range t.Outputs() {
+		n += len(o.Tokens)
+	}
+	return n
 }
 
 // imagined grades what happened in imagination, where there are no terminal checks

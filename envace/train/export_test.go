@@ -1,6 +1,8 @@
 package train
 
 import (
+	"context"
+
 	"understudy/envace"
 	"understudy/gpu"
 )
@@ -51,3 +53,16 @@ func conditioned(b *gpu.Batch, row int32) []int32 {
 	}
 	return nil
 }
+
+// EvaluateWith evaluates any policy, as a training would at this point.
+func EvaluateWith(ctx context.Context, c Config, p envace.Policy) (Evaluated, error) {
+	t, err := newTrainer(ctx, c, nil)
+	if err != nil {
+		return Evaluated{}, err
+	}
+	t.policy, t.rollout.Policy = p, p
+	return t.Evaluate(ctx)
+}
+
+// Rising is the warning of a series of evaluations.
+func Rising(all []Evaluated) string { return rising(all) }

@@ -56,7 +56,11 @@ func OpenPlayer(c Config, r Runtime) (*Player, error) {
 	for _, set := range c.Arm.sets() {
 		folder := filepath.Join(path, setName(set))
 		if path == "" {
-			folder = filepath.Join(r.Out, fmt.Sprintf("warm-s%d", c.Seed), setName(audit.WholePolicy))
+			if start, warm := c.start(r.Out); warm {
+				folder = filepath.Join(start, setName(audit.WholePolicy))
+			} else {
+				folder = start
+			}
 		}
 		if err := p.load(c, r, set, folder); err != nil {
 			return nil, errors.Join(err, p.Close())

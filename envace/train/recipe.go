@@ -3,12 +3,10 @@ package train
 import (
 	"crypto/sha256"
 	"embed"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -50,9 +48,10 @@ type Recipe struct {
 	Scale string `yaml:"scale"`
 }
 
-// Shape is a model by its folder, or a random one by its dimensions.
+// Shape is a model by its folder, or a random one by its dimensions. With both, the
+// folder's model must have those dimensions.
 type Shape struct {
-	Dir     string `yaml:"dir"`
+	Dir     string `yaml:"dir"`  // in Hugging Face's layout, tokenizer and chat template included
 	Base    string `yaml:"base"` // the published model's name, for people
 	Layers  int    `yaml:"layers"`
 	Width   int    `yaml:"width"`
@@ -61,6 +60,13 @@ type Shape struct {
 	KVHeads int    `yaml:"kv_heads"`
 	Head    int    `yaml:"head"`
 	Context int    `yaml:"context"`
+	// Of models that come from a folder; a random one of the tiny format has as many
+	// words as its tasks, a tied head and a theta of 10,000.
+	Vocabulary int     `yaml:"vocabulary,omitempty"`
+	Untied     bool    `yaml:"untied,omitempty"`
+	Theta      float64 `yaml:"rope_theta,omitempty"`
+	// Template names the chat template (gpu/chat) of a folder whose own is not known.
+	Template string `yaml:"chat_template,omitempty"`
 }
 
 // Data says which tasks are trained on, and which are held out.
@@ -68,8 +74,12 @@ type Data struct {
 	Source      string `yaml:"source"` // environment: its generated tasks; cm2: a file of the user's
 	Train       int    `yaml:"train"`
 	TrainSeed   uint64 `yaml:"train_seed"`
-	Heldout     int    `yaml:"heldout"`
+	Heldout     int    `yaml:"heldout"` // of a file the first so many rows, as published
 	HeldoutSeed uint64 `yaml:"heldout_seed"`
+	// File holds the conversations of cm2, Digest is the SHA-256 of what it holds: a
+	// run does not go on with other data.
+	File   string `yaml:"file,omitempty"`
+	Digest string `yaml:"digest,omitempty"`
 }
 
 // Rollout is how trajectories are sampled.
@@ -90,6 +100,9 @@ type Rollout struct {
 	// code: REHEARSE reads ACT's thinking, and the sample's own later answers.
 	ThinkingSeen   bool `yaml:"thinking_seen"`
 	FutureExamples bool `yaml:"future_examples"`
+	// Examples is how many recorded calls of the same tool, made in other training
+	// conversations, REHEARSE is shown; 0 = none. Without FutureExamples never its own.
+	Examples int `yaml:"examples,omitempty"`
 }
 
 // Reward is how trajectories are graded.
@@ -97,6 +110,16 @@ type Reward struct {
 	Grader string `yaml:"grader"` // checklist: by the transcript; state: by the sandbox's checks; judge: a model
 	Judge  string `yaml:"judge"`  // the judge's name
 	Raw    bool   `yaml:"raw"`    // EnvScaler's pass rate, with what holds at the start
+
+	JudgeTemperature float64 `yaml:"judge_temperature,omitempty"`
+	// MaxUnknown is the share of rollouts without a grade over which the training
+	// stops; 0 = a quarter.
+	MaxUnknown float64 `yaml:"max_unknown,omitempty"`
+	// CheckEvery is every how many steps the grader itself is measured, 0 = never: by
+	// asking Repeats times about CheckRollouts rollouts, and by the terminal checks.
+	CheckEvery    int `yaml:"check_every,omitempty"`
+	CheckRollouts int `yaml:"check_rollouts,omitempty"`
+	Repeats       int `yaml:"repeats,omitempty"`
 }
 
 // Baseline is what a reward is compared with.
@@ -148,6 +171,8 @@ type WarmStart struct {
 	// Memories is the share of demonstrations that begin with a rehearsal memory, for
 	// ACT to read; a policy without them has never seen one.
 	Memories float64 `yaml:"memories,omitempty"`
+	// Loss is the loss under which it ends, too; 0 = none.
+	Loss float64 `yaml:"until_loss,omitempty"`
 }
 
 // Checkpoint says when a run is saved, and which checkpoint counts in the end:
@@ -208,33 +233,6 @@ func (r Recipe) Digest() (audit.Digest, error) {
 	return sha256.Sum256(text), nil
 }
 
-// Validate lists every fault.
-func (r Recipe) Validate() error {
-	var faults []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			faults = append(faults, fmt.Errorf(format, args...))
-		}
-	}
-	check(r.Format == "tiny" || r.Format == "chat", "format is tiny or chat, not %q", r.Format)
-	check(r.Model.Dir != "" || r.Model.Base != "" || r.Model.Layers > 0, "model needs a dir, a base or dimensions")
-	check(r.Rollout.Prompts > 0 && r.Rollout.Rollouts > 1, "rollout: %d prompts × %d rollouts: want at least 1 × 2, since a lone rollout has no baseline", r.Rollout.Prompts, r.Rollout.Rollouts)
-	check(r.Rollout.Temperature > 0, "rollout: temperature is above 0")
-	check(r.Rollout.Errors == envace.ErrorContinue || r.Rollout.Errors == envace.ErrorTerminate, "rollout: errors is continue or terminate, not %q", r.Rollout.Errors)
-	check(r.Rollout.Turns > 0 && r.Rollout.ParallelCalls > 0 && r.Rollout.PromptTokens > 0 && r.Rollout.ResponseTokens > 0, "rollout: turns, parallel_calls, prompt_tokens and response_tokens are above 0")
-	check(slices.Contains([]string{"checklist", "state", "judge"}, r.Reward.Grader), "reward: grader is checklist, state or judge, not %q", r.Reward.Grader)
-	check(r.Baseline.Weighting == grpo.ByOutput || r.Baseline.Weighting == grpo.ByTrajectory, "baseline: weighting is output or trajectory, not %q", r.Baseline.Weighting)
-	check(r.Loss.Updates > 0, "loss: updates is at least 1")
-	check(r.Steps > 0, "steps is above 0")
-	check(r.WarmStart.Memories >= 0 && r.WarmStart.Memories <= 1, "warm_start: memories is a share")
-	check(r.MicroTokens > 0, "micro_tokens is above 0")
-	check(r.Calibration.Lambda >= 0 && r.Calibration.FalseSuccess >= 0, "calibration: lambda and false_success are not negative")
-	check(r.Checkpoints.Rule == "last", "checkpoints: rule is last: which checkpoint counts is decided before the run")
-	check(r.Checkpoints.Every > 0, "checkpoints: every is above 0")
-	faults = append(faults, r.loss().Validate(), r.adamW(r.Optimizer.LearningRate).Validate())
-	return errors.Join(faults...)
-}
-
 // loss is the objective as the arithmetic knows it.
 func (r Recipe) loss() grpo.Loss {
 	l := r.Loss
@@ -256,12 +254,4 @@ func (r Recipe) adamW(rate float64) gpu.AdamWConfig {
 
 func (r Recipe) limits() envace.Limits {
 	return envace.Limits{Turns: r.Rollout.Turns, UserTurns: r.Rollout.Turns, ParallelCalls: r.Rollout.ParallelCalls, Response: r.Rollout.ResponseTokens}
-}
-
-// config is the shape of a random model with a vocabulary of so many words.
-func (s Shape) config(vocabulary int) gpu.Config {
-	return gpu.Config{
-		Type: gpu.Qwen3, Layers: s.Layers, Width: s.Width, Hidden: s.Hidden, Vocab: vocabulary, Context: s.Context,
-		Heads: gpu.Heads{H: s.Heads, G: s.KVHeads, D: s.Head}, Eps: 1e-6, RoPE: gpu.RoPE{Theta: 10000}, Tied: true, BOS: -1,
-	}
 }

@@ -16,23 +16,27 @@ import (
 // Every value of the paper's setting is pinned: a recipe that drifts reproduces nothing.
 func TestPaperRecipes(t *testing.T) {
 	t.Parallel()
-	for name, base := range map[string]string{"paper-qwen3-8b": "Qwen/Qwen3-8B", "paper-qwen3-1.7b": "Qwen/Qwen3-1.7B"} {
+	common := train.Shape{KVHeads: 8, Head: 128, Context: 40960, Vocabulary: 151936, Theta: 1e6}
+	big, small := common, common
+	big.Base, big.Layers, big.Width, big.Hidden, big.Heads, big.Untied = "Qwen/Qwen3-8B", 36, 4096, 12288, 32, true
+	small.Base, small.Layers, small.Width, small.Hidden, small.Heads = "Qwen/Qwen3-1.7B", 28, 2048, 6144, 16
+	for name, shape := range map[string]train.Shape{"paper-qwen3-8b": big, "paper-qwen3-1.7b": small} {
 		got, err := train.ReadRecipe(name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		want := train.Recipe{
-			Name: name, About: got.About, Format: "chat", Model: train.Shape{Base: base}, Data: train.Data{Source: "cm2", Train: 470 * 16},
+			Name: name, About: got.About, Format: "chat", Model: shape, Data: train.Data{Source: "cm2", Train: 470 * 16, Heldout: 100},
 			Rollout: train.Rollout{
 				Prompts: 16, Rollouts: 4, Temperature: 1, Turns: 30, ParallelCalls: 8, PromptTokens: 12000, ResponseTokens: 8000,
-				Errors: envace.ErrorContinue, MaskOverlong: true,
+				Errors: envace.ErrorContinue, MaskOverlong: true, Examples: 3,
 			},
-			Reward:    train.Reward{Grader: "judge", Judge: "Qwen3-30B-A3B"},
+			Reward:    train.Reward{Grader: "judge", Judge: "Qwen3-30B-A3B", JudgeTemperature: .6, MaxUnknown: .25, CheckEvery: 10, CheckRollouts: 4, Repeats: 5},
 			Baseline:  train.Baseline{Weighting: grpo.ByOutput},
 			Loss:      train.Loss{ClipLow: .2, ClipHigh: .2, KL: 1e-4, Estimator: grpo.K3, Updates: 1},
 			Optimizer: train.Optimizer{LearningRate: 1e-6, Beta1: .9, Beta2: .999, Decay: .01, Clip: 1},
 			Steps:     470, MicroTokens: 20000, GradientCheckpoints: true,
-			Checkpoints: train.Checkpoint{Every: 50, Rule: "last"}, Evaluation: train.Evaluation{Every: 10, Samples: 4}, Scale: "16 H20 GPUs",
+			Checkpoints: train.Checkpoint{Every: 50, Rule: "last"}, Evaluation: train.Evaluation{Every: 10, Tasks: 100, Samples: 4}, Scale: "16 H20 GPUs",
 		}
 		if got != want {
 			t.Errorf("%s:\n got %+v\nwant %+v", name, got, want)
@@ -40,6 +44,19 @@ func TestPaperRecipes(t *testing.T) {
 	}
 	if !slices.Equal(train.Names(), []string{"paper-qwen3-1.7b", "paper-qwen3-8b", "tiny"}) {
 		t.Errorf("the recipes are %v", train.Names())
+	}
+}
+
+// Checkpoints are of a recipe's digest: a new key of recipes must leave that of the
+// recipes before it as it was.
+func TestTheTinyRecipeIsTheSame(t *testing.T) {
+	t.Parallel()
+	r, err := train.ReadRecipe("tiny")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := r.Digest(); err != nil || got.String() != "d625369bd534bf43b09b5c130dc4fa7318751a5b56a3e57cfb67c4bd4e01cb47" {
+		t.Errorf("its digest is %s, %v: runs of before would not go on; give the new key omitempty", got, err)
 	}
 }
 
@@ -55,6 +72,11 @@ func TestRecipeFaults(t *testing.T) {
 		{"kl_estimator: k3", "kl_estimator: k4", "k1, k2 or k3", "an unknown estimator"},
 		{"steps: 150", "step: 150", "step", "a misspelt key"},
 		{"rule: last", "rule: best", "decided before the run", "a checkpoint picked by its result"},
+		{"format: tiny", "format: chat", "checklist of the transcript", "a grader of another format"},
+		{"source: environment", "source: cm2", "tasks of cm2 have none", "tasks that do not belong to the environment"},
+		{"reward: {grader: checklist}", "reward: {grader: judge}", "needs checklists", "a judge without criteria"},
+		{"errors: continue", "errors: continue\n  thinking_seen: true", "for the chat format", "thinking that there is none of"},
+		{"reward: {grader: checklist}", "reward: {grader: checklist, check_rollouts: 2, repeats: 1}", "at least 2", "one answer cannot flip"},
 		{"clip_low: 0.2", "clip_low: 1.5", "clip", "a clip that lets the ratio go below 0"},
 	}
 	for _, test := range tests {

@@ -8,6 +8,7 @@ import (
 	"understudy/audit"
 	"understudy/envace"
 	"understudy/envace/train"
+	"understudy/gpu/tokenizer"
 )
 
 // trajectory makes outputs of random ids. Most prompts begin with all that came
@@ -62,5 +63,39 @@ func TestTrap01And02LossIsOnSampledTokens(t *testing.T) {
 		}) {
 			t.Fatalf("seed %d, frozen %q:\n got %v\nwant %v", seed, frozen, targets, want)
 		}
+	}
+}
+
+// Trap 2: what was sampled is trained on as the ids that were sampled, also where the
+// tokenizer would write the text otherwise.
+func TestTrap02NonCanonicalTokensStay(t *testing.T) {
+	t.Parallel()
+	words, err := tokenizer.Load("../../gpu/tokenizer/testdata/qwen2.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(7, 7)) //nolint:gosec // reproducible
+	different := 0
+	for range 100 {
+		ids := make([]int32, 1+random.IntN(12)) // among them pieces that a merge would have joined, as "HAV" and "ING"
+		for i := range ids {
+			ids[i] = random.Int32N(int32(words.Size()))
+		}
+		if !slices.Equal(words.Encode(words.Decode(ids, false)), ids) {
+			different++
+		}
+		output := &envace.Output{Role: audit.ActRole, Prompt: words.Encode("<tool_call>"), Tokens: ids, Text: words.Decode(ids, false)}
+		_, targets, err := train.Packed([]*envace.Output{output}, 100, func(int) bool { return true })
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, target := range targets {
+			if target.Token != ids[i] || len(targets) != len(ids) {
+				t.Fatalf("sampled %v, trained on %v", ids, targets)
+			}
+		}
+	}
+	if different < 50 {
+		t.Errorf("%d of 100 texts are written otherwise: the test says little", different)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"understudy/audit"
+	"understudy/envace/chat"
 	"understudy/envace/tiny"
 	"understudy/gpu"
 	"understudy/gpu/generate"
@@ -104,17 +105,26 @@ func Open(ctx context.Context, c Config, r Runtime) (*Trainer, error) {
 	return t, nil
 }
 
-// startOf is the folder of the model that every arm of the seed starts from.
+// startOf is the folder of the model that every arm of the seed starts from. It is
+// made when it is not there yet.
 func startOf(ctx context.Context, c Config, r Runtime) (string, error) {
-	if c.Recipe.Model.Dir != "" {
-		return c.Recipe.Model.Dir, nil
+	folder, warm := c.start(r.Out)
+	if !warm {
+		return folder, nil
 	}
-	folder := filepath.Join(r.Out, fmt.Sprintf("warm-s%d", c.Seed))
 	device, err := r.Device()
 	if err != nil {
 		return "", fmt.Errorf("open a device: %w", err)
 	}
 	return filepath.Join(folder, setName(audit.WholePolicy)), Warm(ctx, c, device, folder)
+}
+
+// start is the folder of the recipe's model, or of the warm start that it gets.
+func (c Config) start(out string) (folder string, warm bool) {
+	if c.Recipe.Model.Dir != "" && c.Recipe.WarmStart.Steps == 0 {
+		return c.Recipe.Model.Dir, false
+	}
+	return filepath.Join(out, fmt.Sprintf("warm-s%d", c.Seed)), true
 }
 
 // load makes a learner of the parameters in a folder. The reference policy of the
@@ -137,11 +147,14 @@ func (c Config) load(device gpu.Device, set audit.PolicyRole, folder, start stri
 func (c Config) learning() learning {
 	most := c.Recipe.Rollout.PromptTokens + c.Recipe.Rollout.ResponseTokens
 	var end []int32
-	if f, ok := c.Format.(tiny.Format); ok {
+	switch f := c.Format.(type) {
+	case tiny.Format:
 		end, most = []int32{f.Vocabulary.End()}, c.Recipe.Model.Context
+	case *chat.Format:
+		end = f.End()
 	}
 	return learning{
-		generator: generate.Config{Batch: 64, Prefill: 1024, Context: most, End: end},
+		generator: generate.Config{Batch: 64, Prefill: 1024, Context: most, End: end, Memory: c.KVMemory},
 		trainer:   gpu.TrainerConfig{Tokens: c.Recipe.MicroTokens, Expanded: c.Recipe.MicroTokens, Checkpoint: c.Recipe.GradientCheckpoints},
 		optimizer: c.Recipe.adamW(c.Recipe.Optimizer.LearningRate),
 	}
@@ -168,6 +181,12 @@ func (t *Trainer) run(ctx context.Context, folder string) error {
 				return err
 			}
 			t.Progress(t.evaluatedLine(e))
+			if err := t.write(e.metrics()); err != nil {
+				return err
+			}
+			if line := rising(evaluations); line != "" {
+				t.Progress(line)
+			}
 		}
 		if t.step >= steps {
 			return nil
@@ -179,10 +198,8 @@ func (t *Trainer) run(ctx context.Context, folder string) error {
 		if err != nil {
 			return err
 		}
-		for _, sink := range t.Sinks {
-			if err := sink.Write(metrics); err != nil {
-				return err
-			}
+		if err := t.write(metrics); err != nil {
+			return err
 		}
 		t.Progress(t.stepLine(metrics, steps, time.Since(started)/time.Duration(t.step-first)))
 		if t.step%t.Recipe.Checkpoints.Every == 0 || t.step == steps {
@@ -191,6 +208,15 @@ func (t *Trainer) run(ctx context.Context, folder string) error {
 			}
 		}
 	}
+}
+
+func (t *Trainer) write(metrics []audit.Metric) error {
+	for _, sink := range t.Sinks {
+		if err := sink.Write(metrics); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // due says whether the step is one at which the run is evaluated.
@@ -213,70 +239,6 @@ func (t *Trainer) stepLine(metrics []audit.Metric, steps int, each time.Duration
 		line += fmt.Sprintf("  φ %.3f  FSR %.2f", value(audit.MetricFidelity, audit.RehearseRole), value(audit.MetricFSR, audit.RehearseRole))
 	}
 	return line
-}
-
-func (t *Trainer) evaluatedLine(e Evaluated) string {
-	return fmt.Sprintf("%s s%d  step %d  solved %.1f %%, imagined %.1f %%, of these executed %.1f %%  FSR on canaries %s", t.Arm, t.Seed, e.Step,
-		100*e.Rate(func(x EvaluatedTask) int { return x.Real }), 100*e.Rate(func(x EvaluatedTask) int { return x.Imagined }),
-		100*e.Rate(func(x EvaluatedTask) int { return x.Executed }), e.canaryFSR())
-}
-
-// canaryFSR is the false-success rate over all canaries, with its count.
-func (e Evaluated) canaryFSR() string {
-	f := e.Of(audit.Canary)
-	if f == nil {
-		return "unknown"
-	}
-	rate := f.Value(string(audit.FigureFSR))
-	return fmt.Sprintf("%.3f of %d", rate.Value, rate.N)
-}
-
-// earlier reads the evaluations up to a step; later ones are of a part of the run
-// that is done again.
-func earlier(path string, step int) ([]Evaluated, error) {
-	all, err := ReadEvaluations(path)
-	if err != nil {
-		return nil, err
-	}
-	var kept []Evaluated
-	for _, e := range all {
-		if e.Step <= step {
-			kept = append(kept, e)
-		}
-	}
-	if len(kept) == len(all) {
-		return kept, nil
-	}
-	if err := os.Remove(path); err != nil {
-		return nil, fmt.Errorf("drop later evaluations: %w", err)
-	}
-	for _, e := range kept {
-		if err := appendLine(path, e); err != nil {
-			return nil, err
-		}
-	}
-	return kept, nil
-}
-
-// ReadEvaluations reads a run's evaluations, in order; none is no error.
-func ReadEvaluations(path string) ([]Evaluated, error) {
-	file, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read evaluations: %w", err)
-	}
-	var all []Evaluated
-	decoder := json.NewDecoder(file)
-	for decoder.More() {
-		var e Evaluated
-		if err := decoder.Decode(&e); err != nil {
-			return all, errors.Join(fmt.Errorf("read %s: %w", path, err), file.Close())
-		}
-		all = append(all, e)
-	}
-	return all, file.Close()
 }
 
 func appendLine(path string, value any) error {

@@ -14,6 +14,7 @@ import (
 
 	"understudy/audit"
 	"understudy/envace"
+	"understudy/envace/judge"
 	"understudy/envace/tiny"
 	"understudy/envace/train"
 	"understudy/gpu"
@@ -80,19 +81,24 @@ func machine(out string) train.Runtime {
 	return train.Runtime{Out: out, Device: func() (gpu.Device, error) { return host.New(host.Options{}) }}
 }
 
-// kept collects the metrics of steps.
+// kept collects the metrics of steps, and apart those of evaluations.
 type kept struct {
 	steps []map[string]float64
+	looks []map[string]float64
 	fail  int // step before which writing fails; 0 = never
 }
 
 func (k *kept) Write(metrics []audit.Metric) error {
-	if k.fail > 0 && len(k.steps) == k.fail-1 {
-		return errKilled
-	}
 	step := map[string]float64{}
 	for _, m := range metrics {
 		step[m.Name+"/"+string(m.Role)] = m.Value
+	}
+	if _, look := step[train.MetricImagined+"/"]; look {
+		k.looks = append(k.looks, step)
+		return nil
+	}
+	if k.fail > 0 && len(k.steps) == k.fail-1 {
+		return errKilled
 	}
 	k.steps = append(k.steps, step)
 	return nil
@@ -130,6 +136,9 @@ func TestTrainer(t *testing.T) {
 	c, out := lesson(t), t.TempDir()
 	t.Run("arms", func(t *testing.T) { testArms(t, c, out) })
 	t.Run("evaluation", func(t *testing.T) { testEvaluationChangesNothing(t, c, out) })
+	t.Run("trap 5", func(t *testing.T) { testTrap05ASecondUpdateIsClipped(t, c, out) })
+	t.Run("grader", func(t *testing.T) { testTheGraderIsMeasured(t, c, out) })
+	t.Run("doubt", func(t *testing.T) { testTooManyUnknownsStopTheRun(t, c, out) })
 	t.Run("evaluation of grpo-sandbox", func(t *testing.T) { testEvaluationOfTheSandboxArm(t, c, out) })
 	t.Run("resume", func(t *testing.T) { testRunResumesBitForBit(t, c, out) })
 }
@@ -157,6 +166,18 @@ func testRunResumesBitForBit(t *testing.T, c train.Config, out string) {
 	evaluations, err := train.ReadEvaluations(filepath.Join(train.Folder(out, c.Arm, c.Seed), "evaluations.jsonl"))
 	if err != nil || len(evaluations) != 3 || evaluations[2].Step != 4 || len(evaluations[2].Tasks) != 6 {
 		t.Errorf("evaluations %+v, %v", evaluations, err)
+	}
+
+	for i, look := range whole.looks { // trap 8 (a) and (d): with every checkpoint
+		e := evaluations[i]
+		fsr, tracked := look[train.MetricCanaryFSR+"/rehearse"]
+		gap := e.Rate(func(x train.EvaluatedTask) int { return x.Imagined }) - e.Rate(func(x train.EvaluatedTask) int { return x.Executed })
+		if f := e.Of(audit.Canary); !tracked || f == nil || fsr != f.Value(string(audit.FigureFSR)).Value || look[train.MetricGap+"/"] != gap {
+			t.Errorf("evaluation %d: %v", i, look)
+		}
+	}
+	if len(whole.looks) != 3 {
+		t.Errorf("%d evaluations were written", len(whole.looks))
 	}
 
 	// The same again, killed in its third step, after the checkpoint of the second.
@@ -211,6 +232,92 @@ func testEvaluationChangesNothing(t *testing.T, c train.Config, out string) {
 	}
 	if run(0) != run(2) {
 		t.Error("a step after two evaluations is another one than without")
+	}
+}
+
+// Trap 5 of facts/envace.md, section 6: the first update of a batch clips nothing, the
+// second one does.
+func testTrap05ASecondUpdateIsClipped(t *testing.T, c train.Config, out string) {
+	t.Helper()
+	trainer, err := train.Open(t.Context(), c, machine(out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = trainer.Close() }()
+	trainer.Recipe.Loss.Updates, trainer.Recipe.Loss.ClipLow, trainer.Recipe.Loss.ClipHigh = 2, 1e-7, 1e-7
+	metrics, err := trainer.Step(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := &kept{}
+	if err := seen.Write(metrics); err != nil {
+		t.Fatal(err)
+	}
+	if step := seen.steps[0]; !(step["clip_fraction/"] > 0) || step["ratio_gap/"] == 0 {
+		t.Errorf("two updates: clipped %v, gap %v, both means over updates of which the first has 0", step["clip_fraction/"], step["ratio_gap/"])
+	}
+}
+
+// coin is a grader that changes its mind, and pays every rollout.
+type coin struct{ unknown bool }
+
+func (c coin) Grade(_ context.Context, t *envace.Trajectory) (envace.Grade, error) {
+	return envace.Grade{Reward: float64(len(t.Calls())), Success: true, Unknown: c.unknown, Reason: "the judge is asleep"}, nil
+}
+
+func (coin) Flips(_ context.Context, _ *envace.Trajectory, k int) (judge.Flips, error) {
+	return judge.Flips{Items: 1, Pairs: k * (k - 1) / 2, Flips: k - 1}, nil
+}
+
+// Every so many steps the grader itself is measured: how often it flips, and how often
+// the terminal checks agree with it.
+func testTheGraderIsMeasured(t *testing.T, c train.Config, out string) {
+	t.Helper()
+	c.Grader = coin{}
+	trainer, err := train.Open(t.Context(), c, machine(out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = trainer.Close() }()
+	trainer.Recipe.Reward.CheckEvery, trainer.Recipe.Reward.CheckRollouts, trainer.Recipe.Reward.Repeats = 2, 3, 4
+	seen := &kept{}
+	for range 2 {
+		metrics, err := trainer.Step(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = seen.Write(metrics)
+	}
+	if _, early := seen.steps[0][train.MetricFlipRate+"/"]; early {
+		t.Error("the grader was measured in step 1, not only in every second")
+	}
+	step := seen.steps[1]
+	if step[train.MetricFlipRate+"/"] != .5 {
+		t.Errorf("flip rate %v, want 3 of 6 pairs", step[train.MetricFlipRate+"/"])
+	}
+	// It calls everything a success: what the checks fail is overpaid, all of it.
+	if agreed, over := step[train.MetricAgreement+"/"], step[train.MetricOverpaid+"/"]; agreed >= 1 || over != 1 || step[train.MetricUnderpaid+"/"] != 0 {
+		t.Errorf("agreement %v, overpaid %v, underpaid %v", agreed, over, step[train.MetricUnderpaid+"/"])
+	}
+}
+
+// Trap 7: when too many rollouts have no grade, the run stops and says why.
+func testTooManyUnknownsStopTheRun(t *testing.T, c train.Config, out string) {
+	t.Helper()
+	c.Grader = coin{unknown: true}
+	trainer, err := train.Open(t.Context(), c, machine(out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = trainer.Close() }()
+	for step := range 2 { // of 16 rollouts each: 20 are needed for a share
+		_, err = trainer.Step(t.Context())
+		if (err != nil) != (step == 1) {
+			t.Fatalf("step %d: %v", step+1, err)
+		}
+	}
+	if audit.ErrorCode(err) != audit.CodeInfrastructure || !strings.Contains(err.Error(), "32 of 32 rollouts have no grade, the last one since the judge is asleep") {
+		t.Errorf("stopped by %v", err)
 	}
 }
 

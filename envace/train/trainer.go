@@ -21,7 +21,7 @@ type Config struct {
 	Arm    Arm
 	Seed   uint64
 
-	Environment audit.Environment // evaluation executes in it; only some arms train in it
+	Environment audit.Environment // evaluation executes in it, if there is one; only some arms train in it
 	Format      envace.Format
 	Source      envace.Source // of grpo-simulator and grpo-recorded
 	Grader      envace.Grader // of the training's rollouts
@@ -29,16 +29,21 @@ type Config struct {
 	Scorer      audit.Scorer  // pays fidelity; only envace+calibration asks it
 	Rules       *audit.Rules
 	Train, Test []audit.Task
-	Sinks       []Sink
-	Progress    func(line string) // nil = silent
+	Scenes      map[string]Scene // by task; those of an environment have none
+	// Conversations are what a warm start in the chat format imitates, by task.
+	Conversations map[string][]envace.Item
+	Sinks         []Sink
+	KVMemory      int64             // bytes for keys and values of rollouts; 0 = what the generator takes by itself
+	Progress      func(line string) // nil = silent
 }
 
 // Trainer is a training at one of its steps. It is used by one goroutine.
 type Trainer struct {
 	Config
 	learners []*learner
-	policy   *local.Policy
+	policy   envace.Policy
 	rollout  envace.Rollout
+	doubt    doubt
 	step     int // done so far
 	cursor   int // tasks drawn so far
 }
@@ -50,33 +55,50 @@ func newTrainer(ctx context.Context, c Config, learners []*learner) (*Trainer, e
 	if t.Progress == nil {
 		t.Progress = func(string) {}
 	}
-	tools, err := c.Environment.Tools(ctx)
-	if err != nil {
-		return nil, err
-	}
 	t.rollout = envace.Rollout{
-		Policy: t.policy, ReadAct: c.Format.ReadAct, Limits: c.Recipe.limits(), Errors: c.Recipe.Rollout.Errors,
-		Told: c.Environment.Info().Policy, Tools: tools, Rules: c.Rules,
+		Policy: t.policy, ReadAct: c.Format.ReadAct, Limits: c.Recipe.limits(), Errors: c.Recipe.Rollout.Errors, Rules: c.Rules,
 	}
+	if c.Environment != nil {
+		tools, err := c.Environment.Tools(ctx)
+		if err != nil {
+			return nil, err
+		}
+		t.rollout.Told, t.rollout.Tools = c.Environment.Info().Policy, tools
+	}
+	var err error
 	t.rollout.Source, err = t.source()
 	return t, err
 }
 
-// source is the world in which the arm's rollouts happen.
+// source is the world in which the arm's rollouts happen. What it lacks is named
+// before anything is sampled.
 func (t *Trainer) source() (envace.Source, error) {
-	switch {
-	case t.Arm.Rehearses() || t.Arm == ArmBase:
-		return t.rehearsing(false), nil
-	case t.Arm == ArmSandbox:
-		return envace.Executing{Environment: t.Environment}, nil
-	case t.Source == nil:
-		return nil, &audit.Error{
-			Code: audit.CodeInvalid, Message: fmt.Sprintf("arm %s has no world", t.Arm),
-			Hint: "give a simulator's URL, or recordings of the tasks",
-		}
-	default:
-		return t.Source, nil
+	lacks := func(what, hint string) (envace.Source, error) {
+		return nil, &audit.Error{Code: audit.CodeInvalid, Message: fmt.Sprintf("arm %s has no %s", t.Arm, what), Hint: hint}
 	}
+	switch t.Arm {
+	case ArmCalibrated:
+		if t.Environment == nil {
+			return lacks("environment to compare rehearsals with", "train in a recipe with an environment, or take the arm envace")
+		}
+	case ArmSandbox:
+		if t.Environment == nil {
+			return lacks("environment to act in", "train in a recipe with an environment")
+		}
+		return envace.Executing{Environment: t.Environment}, nil
+	case ArmSimulator:
+		if t.Source == nil {
+			return lacks("simulator", "give the URL of the server whose model answers calls: --policy URL")
+		}
+		return t.Source, nil
+	case ArmRecorded:
+		if t.Source == nil {
+			return lacks("recordings", "train on tasks whose calls are recorded: the conversations of --data, or the solutions of an environment's tasks")
+		}
+		return t.Source, nil
+	case ArmBase, ArmEnvACE, ArmPerRole, ArmFrozenRole, ArmFrozenActor:
+	}
+	return t.rehearsing(false), nil
 }
 
 func (t *Trainer) rehearsing(greedy bool) envace.Rehearsing {
@@ -90,6 +112,12 @@ func (t *Trainer) Step(ctx context.Context) ([]audit.Metric, error) {
 	var m meter
 	groups, err := t.sample(ctx, &m)
 	if err != nil {
+		return nil, fmt.Errorf("step %d: %w", t.step+1, err)
+	}
+	if err := t.doubt.add(groups, t.Recipe.Reward.MaxUnknown); err != nil {
+		return nil, fmt.Errorf("step %d: %w", t.step+1, err)
+	}
+	if err := t.checkGrader(ctx, groups, &m); err != nil {
 		return nil, fmt.Errorf("step %d: %w", t.step+1, err)
 	}
 	b := t.collect(groups, &m)
@@ -155,7 +183,7 @@ func (t *Trainer) rollGroups(ctx context.Context, n int) ([][]rolled, error) {
 		groups[i] = make([]rolled, t.Recipe.Rollout.Rollouts)
 		for k := range groups[i] {
 			group.Go(func() error {
-				trajectory, err := t.rollout.Run(ctx, task, t.derive("rollout", draw, k))
+				trajectory, err := t.rolloutOf(task).Run(ctx, task, t.derive("rollout", draw, k))
 				if err != nil {
 					return err
 				}

@@ -12,6 +12,7 @@ import (
 
 	"understudy/audit"
 	"understudy/envace"
+	"understudy/envace/chat"
 	"understudy/envace/tiny"
 	"understudy/gpu"
 )
@@ -27,8 +28,9 @@ type warm struct {
 const warmFile = "warm.json"
 
 // Warm distils the sandbox's answers and the reference solutions into a random
-// model until it solves as many tasks as the recipe says, and saves it in folder.
-// It is shared by all arms of a seed; one that is there already is used.
+// model until it solves as many tasks as the recipe says, or recorded conversations
+// into the recipe's model for so many steps, and saves it in folder. It is shared by
+// all arms of a seed; one that is there already is used.
 func Warm(ctx context.Context, c Config, device gpu.Device, folder string) error {
 	digest, err := c.Recipe.Digest()
 	if err != nil {
@@ -41,12 +43,9 @@ func Warm(ctx context.Context, c Config, device gpu.Device, folder string) error
 		}
 		return nil
 	}
-	format, ok := c.Format.(tiny.Format)
-	if !ok {
-		return errors.New("a warm start is for the tiny format: other models come trained")
-	}
 	w := c.Recipe.WarmStart
-	model, err := gpu.NewRandom(device, c.Recipe.Model.config(format.Vocabulary.Size()), c.Seed)
+	format, isTiny := c.Format.(tiny.Format)
+	model, err := c.beginner(device)
 	if err != nil {
 		return err
 	}
@@ -57,16 +56,20 @@ func Warm(ctx context.Context, c Config, device gpu.Device, folder string) error
 	if err != nil {
 		return err
 	}
+	c.Arm = ArmBase // whose world needs nothing
 	t, err := newTrainer(ctx, c, []*learner{l})
 	if err != nil {
 		return errors.Join(err, l.close())
 	}
-	result, err := t.distil(ctx, format)
+	result, err := t.distil(ctx)
 	if err == nil {
 		result.Recipe = digest.String()
 		err = atomically(folder, func(partial string) error {
-			return errors.Join(model.Save(filepath.Join(partial, setName(audit.WholePolicy)), gpu.F32),
-				format.Vocabulary.Save(filepath.Join(partial, wordsFile)), writeJSON(filepath.Join(partial, warmFile), result))
+			err := errors.Join(model.Save(filepath.Join(partial, setName(audit.WholePolicy)), gpu.F32), writeJSON(filepath.Join(partial, warmFile), result))
+			if isTiny {
+				err = errors.Join(err, format.Vocabulary.Save(filepath.Join(partial, wordsFile)))
+			}
+			return err
 		})
 	}
 	return errors.Join(err, t.Close())
@@ -74,13 +77,25 @@ func Warm(ctx context.Context, c Config, device gpu.Device, folder string) error
 
 const wordsFile = "words.json"
 
+// beginner is the model before its warm start: of random parameters in the tiny
+// format, else the one that the recipe names.
+func (c Config) beginner(device gpu.Device) (*gpu.Model, error) {
+	if f, ok := c.Format.(tiny.Format); ok {
+		return gpu.NewRandom(device, c.Recipe.Model.config(f.Vocabulary.Size()), c.Seed)
+	}
+	return gpu.Load(device, c.Recipe.Model.Dir, gpu.LoadConfig{Trainable: true})
+}
+
 // distil trains on demonstrations, looking now and then at how many tasks are
 // solved in the sandbox.
-func (t *Trainer) distil(ctx context.Context, format tiny.Format) (warm, error) {
+func (t *Trainer) distil(ctx context.Context) (warm, error) {
 	w, result := t.Recipe.WarmStart, warm{}
-	d := newDemonstrator(format, t.Config, t.rollout.Tools)
+	demonstrate, err := t.demonstrator()
+	if err != nil {
+		return result, err
+	}
 	for result.Steps < w.Steps {
-		rows, err := t.demonstrations(ctx, d, result.Steps)
+		rows, err := demonstrate(ctx, result.Steps)
 		if err != nil {
 			return result, err
 		}
@@ -92,7 +107,14 @@ func (t *Trainer) distil(ctx context.Context, format tiny.Format) (warm, error) 
 			return result, fmt.Errorf("warm start, step %d: %w", result.Steps+1, err)
 		}
 		result.Steps++
-		if result.Steps%w.Every != 0 {
+		if result.Loss < w.Loss {
+			break
+		}
+		if w.Every == 0 || result.Steps%w.Every != 0 {
+			continue
+		}
+		if w.Tasks == 0 {
+			t.Progress(fmt.Sprintf("warm start, step %d: loss %.3f", result.Steps, result.Loss))
 			continue
 		}
 		if result.Success, err = t.solved(ctx, w.Tasks); err != nil {
@@ -104,6 +126,18 @@ func (t *Trainer) distil(ctx context.Context, format tiny.Format) (warm, error) 
 		}
 	}
 	return result, nil
+}
+
+// demonstrator makes the rows of a step of the warm start.
+func (t *Trainer) demonstrator() (func(ctx context.Context, number int) ([]row, error), error) {
+	switch f := t.Format.(type) {
+	case tiny.Format:
+		d := newDemonstrator(f, t.Config, t.rollout.Tools)
+		return func(ctx context.Context, number int) ([]row, error) { return t.demonstrations(ctx, d, number) }, nil
+	case *chat.Format:
+		return func(_ context.Context, number int) ([]row, error) { return t.imitations(f, number) }, nil
+	}
+	return nil, fmt.Errorf("no warm start is known for %T", t.Format)
 }
 
 // demonstrations are a step's rows, made side by side.
@@ -129,10 +163,10 @@ func (t *Trainer) solved(ctx context.Context, n int) (float64, error) {
 	n = min(n, len(t.Train))
 	done := make([]bool, n)
 	group, ctx := errgroup.WithContext(ctx)
-	rollout := t.rollout
-	rollout.Source = envace.Executing{Environment: t.Environment}
 	for i := range done {
 		group.Go(func() error {
+			rollout := t.rolloutOf(t.Train[len(t.Train)-1-i])
+			rollout.Source = envace.Executing{Environment: t.Environment}
 			trajectory, err := rollout.Run(ctx, t.Train[len(t.Train)-1-i], t.derive("warm", i, 0))
 			if err != nil {
 				return err

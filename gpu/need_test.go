@@ -1,0 +1,52 @@
+package gpu_test
+
+import (
+	"testing"
+
+	"understudy/gpu"
+	"understudy/gpu/host"
+)
+
+// What is promised to be needed is what is then allocated.
+func TestTrainingBytes(t *testing.T) {
+	t.Parallel()
+	c := gpu.Config{
+		Type: gpu.Qwen3, Layers: 3, Width: 32, Hidden: 48, Vocab: 70, Context: 64, Heads: gpu.Heads{H: 4, G: 2, D: 8},
+		Eps: 1e-6, RoPE: gpu.RoPE{Theta: 10000}, BOS: -1,
+	}
+	device, err := host.New(host.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer device.Close()
+	m, err := gpu.NewRandom(device, c, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = m.Close() }()
+	for _, how := range []gpu.TrainerConfig{{Tokens: 40}, {Tokens: 40, Checkpoint: true, Expanded: 80}, {Tokens: 64, Targets: 7, ScoreOnly: true}} {
+		trainer, err := m.NewTrainer(how)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := trainer.Bytes()
+		if !how.ScoreOnly {
+			want -= 4 * int64(m.Params.Values.Len) // gradients, each aligned
+		}
+		if got := c.TrainingBytes(how); got != want {
+			t.Errorf("%+v: %d bytes, allocated are %d", how, got, want)
+		}
+		trainer.Free()
+	}
+	sum := int64(0)
+	for _, x := range m.Params.Tensors {
+		sum += int64(x.Len)
+	}
+	if got := c.Parameters(); got != sum {
+		t.Errorf("%d parameters, there are %d", got, sum)
+	}
+	real8b := gpu.Config{Type: gpu.Qwen3, Layers: 36, Width: 4096, Hidden: 12288, Vocab: 151936, Heads: gpu.Heads{H: 32, G: 8, D: 128}}
+	if n := real8b.Parameters(); n != 8_190_735_360 {
+		t.Errorf("Qwen3-8B has %d parameters", n)
+	}
+}
