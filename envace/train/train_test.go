@@ -258,14 +258,14 @@ func testTrap05ASecondUpdateIsClipped(t *testing.T, c train.Config, out string) 
 	}
 }
 
-// coin is a grader that changes its mind, and pays every rollout.
-type coin struct{ unknown bool }
+// fickle is a grader that changes its mind, and pays every rollout.
+type fickle struct{ unknown bool }
 
-func (c coin) Grade(_ context.Context, t *envace.Trajectory) (envace.Grade, error) {
+func (c fickle) Grade(_ context.Context, t *envace.Trajectory) (envace.Grade, error) {
 	return envace.Grade{Reward: float64(len(t.Calls())), Success: true, Unknown: c.unknown, Reason: "the judge is asleep"}, nil
 }
 
-func (coin) Flips(_ context.Context, _ *envace.Trajectory, k int) (judge.Flips, error) {
+func (fickle) Flips(_ context.Context, _ *envace.Trajectory, k int) (judge.Flips, error) {
 	return judge.Flips{Items: 1, Pairs: k * (k - 1) / 2, Flips: k - 1}, nil
 }
 
@@ -273,7 +273,7 @@ func (coin) Flips(_ context.Context, _ *envace.Trajectory, k int) (judge.Flips, 
 // the terminal checks agree with it.
 func testTheGraderIsMeasured(t *testing.T, c train.Config, out string) {
 	t.Helper()
-	c.Grader = coin{}
+	c.Grader = fickle{}
 	trainer, err := train.Open(t.Context(), c, machine(out))
 	if err != nil {
 		t.Fatal(err)
@@ -304,7 +304,7 @@ func testTheGraderIsMeasured(t *testing.T, c train.Config, out string) {
 // Trap 7: when too many rollouts have no grade, the run stops and says why.
 func testTooManyUnknownsStopTheRun(t *testing.T, c train.Config, out string) {
 	t.Helper()
-	c.Grader = coin{unknown: true}
+	c.Grader = fickle{unknown: true}
 	trainer, err := train.Open(t.Context(), c, machine(out))
 	if err != nil {
 		t.Fatal(err)
