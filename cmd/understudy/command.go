@@ -42,6 +42,7 @@ func commands() []command {
 		auditCommand(),
 		importCommand(),
 		trainCommand(),
+		rolloutWorkerCommand(),
 		evalCommand(),
 		rehearseCommand(),
 		gateCommand(),

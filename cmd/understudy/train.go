@@ -40,6 +40,7 @@ type trainFlags struct {
 	seed                          uint64
 	steps, threads                int
 	sweep, table, ceiling         bool
+	away                          bool // rollouts are done by workers elsewhere
 	svg                           string
 	policy                        policyFlags
 }
@@ -57,6 +58,7 @@ func (f *trainFlags) register(fs *flag.FlagSet) {
 	fs.BoolVar(&f.ceiling, "ceiling", false, "train nothing, compute how true rehearsals of the held-out tasks can be at best; the table shows it")
 	fs.StringVar(&f.svg, "svg", "", "file for a picture of all runs of the sweep; with --sweep or --table")
 	fs.BoolVar(&f.table, "table", false, "train nothing, print the table of what is there")
+	fs.BoolVar(&f.away, "rollout-workers", false, "have processes of understudy rollout-worker, here or on other machines, do the rollouts; needs --nats-url")
 	f.policy.register(fs)
 }
 
@@ -181,6 +183,9 @@ func (t *training) open(ctx context.Context) (err error) {
 			Hint: "this build trains the tiny format; the recipe can be read and validated",
 		}
 	}
+	if t.flags.away && t.inv.config.NATSURL == "" {
+		return usageError("--rollout-workers without --nats-url", "workers on other machines need a NATS server with JetStream that they can reach, too")
+	}
 	t.envs = newEnvironments(t.inv.config)
 	defer func() {
 		if err != nil {
@@ -202,7 +207,10 @@ func (t *training) open(ctx context.Context) (err error) {
 
 // prepare is what every run's configuration holds.
 func (t *training) prepare(ctx context.Context) (train.Config, error) {
-	c := train.Config{Recipe: t.recipe, Scorer: t.rewards.hook, Progress: func(line string) { fmt.Fprintln(t.inv.stdout, line) }}
+	c := train.Config{Recipe: t.recipe, Progress: func(line string) { fmt.Fprintln(t.inv.stdout, line) }}
+	if t.rewards != nil { // a rollout worker pays nothing
+		c.Scorer = t.rewards.hook
+	}
 	var err error
 	if c.Environment, err = t.envs.Environment(ctx, t.recipe.Environment); err != nil {
 		return c, err
@@ -261,6 +269,11 @@ func (t *training) run(ctx context.Context, c train.Config) error {
 	})
 	if err != nil {
 		return err
+	}
+	if t.flags.away {
+		if c.Farm, err = newFarm(t.resources.nats, farmName(t.recipe, arm, seed), t.inv.log, 0); err != nil {
+			return err
+		}
 	}
 	c.Sinks = []train.Sink{ledgerSink{func(metrics []audit.Metric) error { return t.ledger.WriteMetrics(ctx, id, metrics) }}}
 	err = train.Run(ctx, c, train.Runtime{Out: t.flags.out, Device: func() (gpu.Device, error) { return host.New(host.Options{Threads: t.flags.threads}) }})

@@ -135,3 +135,6 @@ func (f Format) ReadRehearsal(o envace.Output) envace.Rehearsed {
 	}
 	return r
 }
+
+// Digest identifies how the format writes and reads.
+func (f Format) Digest() (audit.Digest, error) { return f.Vocabulary.Digest(), nil }

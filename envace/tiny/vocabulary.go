@@ -2,6 +2,7 @@ package tiny
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -172,6 +173,9 @@ func (v *Vocabulary) Decode(ids []int32) []string {
 
 // End is the token that ends an output.
 func (v *Vocabulary) End() int32 { return v.ids[wordEnd] }
+
+// Digest identifies the words and their numbers.
+func (v *Vocabulary) Digest() audit.Digest { return sha256.Sum256([]byte(strings.Join(v.words, "\n"))) }
 
 // Save writes the words to a file; Read reads them.
 func (v *Vocabulary) Save(path string) error {

@@ -24,11 +24,11 @@ func TestBayesCeiling(t *testing.T) {
 	}
 }
 
-// coin is a world whose one tool answers heads in three of four possible worlds:
+// tosser is a world whose one tool answers heads in three of four possible worlds:
 // whoever says heads is right that often.
-type coin struct{ audit.Environment }
+type tosser struct{ audit.Environment }
 
-func (coin) Possible(_ context.Context, _ string, _ []audit.Answered, _ uint64, n int) ([]json.RawMessage, error) {
+func (tosser) Possible(_ context.Context, _ string, _ []audit.Answered, _ uint64, n int) ([]json.RawMessage, error) {
 	worlds := make([]json.RawMessage, n)
 	for i := range worlds {
 		worlds[i] = json.RawMessage(`{"side":"heads"}`)
@@ -39,13 +39,13 @@ func (coin) Possible(_ context.Context, _ string, _ []audit.Answered, _ uint64, 
 	return worlds, nil
 }
 
-func (coin) Info() audit.EnvironmentInfo { return audit.EnvironmentInfo{Name: "coin"} }
+func (tosser) Info() audit.EnvironmentInfo { return audit.EnvironmentInfo{Name: "coin"} }
 
-func (coin) Tools(context.Context) ([]audit.Tool, error) {
+func (tosser) Tools(context.Context) ([]audit.Tool, error) {
 	return []audit.Tool{{Name: "look", Effect: audit.Read}}, nil
 }
 
-func (coin) Open(_ context.Context, start audit.Start) (audit.Session, error) {
+func (tosser) Open(_ context.Context, start audit.Start) (audit.Session, error) {
 	if start.State == nil {
 		return lying{raw: json.RawMessage(`{"side":"tails"}`)}, nil
 	}
@@ -70,14 +70,14 @@ func TestBayesCeilingOfACoin(t *testing.T) {
 		t.Fatal(err)
 	}
 	tasks := []audit.Task{{ID: "a", Solution: []audit.Call{{Tool: "look"}}}, {ID: "b", Solution: []audit.Call{{Tool: "look"}, {Tool: "look"}}}}
-	got, err := train.BayesCeiling(t.Context(), coin{}, rules, tasks, 16)
+	got, err := train.BayesCeiling(t.Context(), tosser{}, rules, tasks, 16)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got.LeafF1.Value != .75 || got.Reference.Value != 0 || got.Calls != 3 || got.Open != 3 {
 		t.Errorf("%+v, want 0.75 reached on 3 open calls, and 0 against a coin that lies tails up", got)
 	}
-	if _, err := train.BayesCeiling(t.Context(), struct{ audit.Environment }{coin{}}, rules, tasks, 16); audit.ErrorCode(err) != audit.CodeUnprocessable {
+	if _, err := train.BayesCeiling(t.Context(), struct{ audit.Environment }{tosser{}}, rules, tasks, 16); audit.ErrorCode(err) != audit.CodeUnprocessable {
 		t.Errorf("an environment that believes nothing: %v", err)
 	}
 }

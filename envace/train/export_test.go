@@ -2,6 +2,8 @@ package train
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 
 	"understudy/envace"
 	"understudy/gpu"
@@ -66,3 +68,43 @@ func EvaluateWith(ctx context.Context, c Config, p envace.Policy) (Evaluated, er
 
 // Rising is the warning of a series of evaluations.
 func Rising(all []Evaluated) string { return rising(all) }
+
+// NoticeOf is what a run of the configuration posts.
+func NoticeOf(ctx context.Context, c Config) ([]byte, error) {
+	contract, err := c.contract(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(contract)
+}
+
+// Sampled are rollouts of n tasks at the start of the run.
+func Sampled(ctx context.Context, c Config, r Runtime, n int) (all []*envace.Trajectory, err error) {
+	t, err := Open(ctx, c, r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, t.Close()) }()
+	groups, err := t.rollGroups(ctx, n)
+	for _, group := range groups {
+		for _, one := range group {
+			all = append(all, one.trajectory)
+		}
+	}
+	return all, err
+}
+
+// Travel packs and unpacks a rollout.
+func Travel(t *envace.Trajectory, f envace.Format) ([]byte, *envace.Trajectory, error) {
+	packed, err := packRollout(t)
+	if err != nil {
+		return nil, nil, err
+	}
+	return Unpack(packed, f)
+}
+
+// Unpack unpacks a rollout.
+func Unpack(packed []byte, f envace.Format) ([]byte, *envace.Trajectory, error) {
+	t, err := unpackRollout(packed, envace.Transcript{}, f)
+	return packed, t, err
+}

@@ -50,19 +50,30 @@ func OpenPlayer(c Config, r Runtime) (*Player, error) {
 			Hint: fmt.Sprintf("understudy train --arm %s --seed %d --out %s", c.Arm, c.Seed, r.Out),
 		}
 	}
-	p := &Player{Step: at.Step, Policy: &local.Policy{
+	p, err := loadPlayer(c, r, func(set audit.PolicyRole) string {
+		if path != "" {
+			return filepath.Join(path, setName(set))
+		}
+		start, warm := c.start(r.Out)
+		if warm {
+			return filepath.Join(start, setName(audit.WholePolicy))
+		}
+		return start
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.Step = at.Step
+	return p, nil
+}
+
+// loadPlayer loads the arm's parameter sets from folders.
+func loadPlayer(c Config, r Runtime, folder func(set audit.PolicyRole) string) (*Player, error) {
+	p := &Player{Policy: &local.Policy{
 		Format: c.Format, Temperature: c.Recipe.Rollout.Temperature, Engines: map[audit.PolicyRole]*generate.Engine{},
 	}}
 	for _, set := range c.Arm.sets() {
-		folder := filepath.Join(path, setName(set))
-		if path == "" {
-			if start, warm := c.start(r.Out); warm {
-				folder = filepath.Join(start, setName(audit.WholePolicy))
-			} else {
-				folder = start
-			}
-		}
-		if err := p.load(c, r, set, folder); err != nil {
+		if err := p.load(c, r, set, folder(set)); err != nil {
 			return nil, errors.Join(err, p.Close())
 		}
 	}

@@ -35,6 +35,9 @@ type Config struct {
 	Sinks         []Sink
 	KVMemory      int64             // bytes for keys and values of rollouts; 0 = what the generator takes by itself
 	Progress      func(line string) // nil = silent
+	// Farm has workers on other machines do the rollouts; nil = they are done here. The
+	// trajectories are the same, bit for bit, in exact mode.
+	Farm Farm
 }
 
 // Trainer is a training at one of its steps. It is used by one goroutine.
@@ -44,8 +47,9 @@ type Trainer struct {
 	policy   envace.Policy
 	rollout  envace.Rollout
 	doubt    doubt
-	step     int // done so far
-	cursor   int // tasks drawn so far
+	step     int   // done so far
+	cursor   int   // tasks drawn so far
+	away     *away // nil: rollouts are done here
 }
 
 // New makes a training of parameter sets that the caller loaded; they are closed
@@ -54,6 +58,9 @@ func newTrainer(ctx context.Context, c Config, learners []*learner) (*Trainer, e
 	t := &Trainer{Config: c, learners: learners, policy: &local.Policy{Format: c.Format, Temperature: c.Recipe.Rollout.Temperature, Engines: engines(learners)}}
 	if t.Progress == nil {
 		t.Progress = func(string) {}
+	}
+	if c.Farm != nil {
+		t.away = &away{farm: c.Farm}
 	}
 	t.rollout = envace.Rollout{
 		Policy: t.policy, ReadAct: c.Format.ReadAct, Limits: c.Recipe.limits(), Errors: c.Recipe.Rollout.Errors, Rules: c.Rules,
@@ -174,6 +181,9 @@ func differ(group []rolled) bool {
 
 // rollGroups draws n tasks and rolls each out as often as the recipe says, all at once.
 func (t *Trainer) rollGroups(ctx context.Context, n int) ([][]rolled, error) {
+	if t.away != nil {
+		return t.rollAway(ctx, n)
+	}
 	groups := make([][]rolled, n)
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range groups {

@@ -76,9 +76,11 @@ def freeze_clock():
 # --- values ------------------------------------------------------------------
 
 
-def plain(value, depth=0):
+def plain(value, depth=0, above=()):
     """JSON for any Python value: sets sorted, tuples as lists, non-finite
-    numbers as text (JSON has none), other objects by their public attributes."""
+    numbers as text (JSON has none), other objects by their public attributes.
+    What holds itself (a folder that knows its parent) is named there by how many
+    levels further up it is."""
     if depth > MAX_DEPTH:
         raise Fault("a value is nested deeper than %d" % MAX_DEPTH)
     if value is None or isinstance(value, (bool, str)):
@@ -87,20 +89,23 @@ def plain(value, depth=0):
         return int(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else repr(value)
-    if isinstance(value, dict):
-        return {key if isinstance(key, str) else str(key): plain(v, depth + 1) for key, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(v, depth + 1) for v in value]
     if isinstance(value, (set, frozenset)):
         return sorted((plain(v, depth + 1) for v in value), key=lambda v: json.dumps(v, sort_keys=True))
     if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
         return value.isoformat()
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
+    if id(value) in above:
+        return {"$above": len(above) - above.index(id(value))}
+    above += (id(value),)
+    if isinstance(value, dict):
+        return {key if isinstance(key, str) else str(key): plain(v, depth + 1, above) for key, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v, depth + 1, above) for v in value]
     if hasattr(value, "model_dump"):
-        return plain(value.model_dump(), depth + 1)
+        return plain(value.model_dump(), depth + 1, above)
     if hasattr(value, "__dict__"):
-        return {k: plain(v, depth + 1) for k, v in vars(value).items() if not k.startswith("_")}
+        return {k: plain(v, depth + 1, above) for k, v in vars(value).items() if not k.startswith("_")}
     return str(value)
 
 

@@ -1,0 +1,172 @@
+package queue
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"understudy/audit"
+)
+
+// ahead is how many pieces of a run are out at most: what a run holds of others'
+// work, and what it may fill of the stream.
+const ahead = 1024
+
+// quiet is after how long without a return a run says that it waits.
+const quiet = 30 * time.Second
+
+// Do has pieces done and takes what comes back, each piece once, in any order. A piece
+// that cannot be done, and a take that fails, end it. Pieces of an earlier Do that
+// were left over are withdrawn first.
+func (f *Farm) Do(ctx context.Context, pieces []Piece, take func(id string, data []byte) error) error {
+	stream, returns, err := f.lines(ctx)
+	if err != nil {
+		return err
+	}
+	if err := stream.Purge(ctx, jetstream.WithPurgeSubject(f.pieces())); err != nil {
+		return unusable("withdraw old pieces", err)
+	}
+	consumer, err := f.consumer(ctx, returns, "run", f.returns())
+	if err != nil {
+		return err
+	}
+	d := &dealing{farm: f, take: take, out: map[string]string{}, left: pieces, heard: time.Now()}
+	for _, p := range pieces {
+		if _, twice := d.out[p.ID]; twice {
+			return fmt.Errorf("piece %s is there twice", p.ID)
+		}
+		d.out[p.ID] = "" // not published yet
+	}
+	err = f.steady(ctx, "rollouts elsewhere", func(ctx context.Context) error { return d.round(ctx, consumer) })
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case d.ended:
+		return d.failed
+	}
+	return err
+}
+
+// dealing is one Do under way.
+type dealing struct {
+	farm   *Farm
+	take   func(id string, data []byte) error
+	left   []Piece           // not published yet
+	out    map[string]string // version of each piece that is not back
+	flying int               // published and not back
+	heard  time.Time         // of the last return
+	failed error
+	ended  bool // all is back, or failed is set
+}
+
+// round publishes what may be out and takes what has come back, until all is done.
+func (d *dealing) round(ctx context.Context, consumer jetstream.Consumer) error {
+	for len(d.out) > 0 {
+		if err := d.publish(ctx); err != nil {
+			return err
+		}
+		batch, err := consumer.Fetch(64, jetstream.FetchMaxWait(fetchWait))
+		if err != nil {
+			return unusable("fetch returns", err)
+		}
+		for msg := range batch.Messages() {
+			if d.failed == nil {
+				d.failed = d.receive(ctx, msg.Data())
+			}
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if err := d.failed; audit.ErrorCode(err) == audit.CodeInfrastructure {
+				d.failed = nil
+				return err // not acknowledged: it comes again
+			}
+			if err := msg.Ack(); err != nil {
+				return unusable("acknowledge a return", err) // it comes again, and is dropped
+			}
+		}
+		if err := batch.Error(); err != nil {
+			return unusable("fetch returns", err)
+		}
+		if d.failed != nil {
+			return d.end()
+		}
+		d.complain(ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return d.end()
+}
+
+// end ends the rounds: nothing but a crash does.
+func (d *dealing) end() error {
+	d.ended = true
+	return &CrashError{Point: "the end of the dealing"}
+}
+
+func (d *dealing) publish(ctx context.Context) error {
+	for len(d.left) > 0 && d.flying < ahead {
+		p := d.left[0]
+		text, err := json.Marshal(p)
+		if err != nil {
+			return fmt.Errorf("encode piece %s: %w", p.ID, err)
+		}
+		call, cancel := context.WithTimeout(ctx, d.farm.config.callTimeout())
+		_, err = d.farm.js.Publish(call, d.farm.pieces(), text)
+		cancel()
+		if err != nil {
+			return unusable("deal out a piece", err) // a full stream too: it is tried again after a pause
+		}
+		d.left, d.out[p.ID] = d.left[1:], p.Version
+		d.flying++
+	}
+	return nil
+}
+
+// receive takes one return. One of a piece that is back already, of another version or
+// of another time is dropped.
+func (d *dealing) receive(ctx context.Context, text []byte) error {
+	var r returned
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil //nolint:nilerr // not ours to read: the piece is still out
+	}
+	version, out := d.out[r.ID]
+	if !out || version == "" || version != r.Version {
+		d.farm.config.Logger.DebugContext(ctx, "a return is dropped", slog.String("piece", r.ID), slog.String("version", r.Version))
+		if r.Blob != "" {
+			return d.farm.Drop(ctx, r.Blob)
+		}
+		return nil
+	}
+	d.heard = time.Now()
+	if r.Fault != "" {
+		return &audit.Error{Code: audit.CodeInternal, Message: fmt.Sprintf("piece %s cannot be done: %s", r.ID, r.Fault), Hint: "look at the worker's log"}
+	}
+	if r.Blob != "" {
+		var data bytes.Buffer
+		if err := d.farm.Get(ctx, r.Blob, &data); err != nil {
+			return err
+		}
+		r.Data = data.Bytes()
+		defer func() { _ = d.farm.Drop(context.WithoutCancel(ctx), r.Blob) }() // garbage, if it stays
+	}
+	if err := d.take(r.ID, r.Data); err != nil {
+		return err
+	}
+	delete(d.out, r.ID)
+	d.flying--
+	return nil
+}
+
+// complain says now and then that nothing comes back.
+func (d *dealing) complain(ctx context.Context) {
+	if len(d.out) > 0 && time.Since(d.heard) > quiet {
+		d.farm.config.Logger.WarnContext(ctx, "no rollout came back for a while: are workers running?", slog.Int("missing", len(d.out)), slog.String("run", d.farm.name))
+		d.heard = time.Now()
+	}
+}
