@@ -18,7 +18,7 @@ func avx512Kernels() kernels {
 	return kernels{
 		name: "avx512", rows: 12, width: 32,
 		f32: avx512F32Tiles(), bf16: avx512BF16Tiles(), half: avx512HalfTiles(),
-		tall: 28, tallF32: avx512TallF32Tiles(), tallBF16: avx512TallBF16Tiles(), alone: avx512Alones(),
+		tall: 16, tallF32: avx512TallF32Tiles(), tallBF16: avx512TallBF16Tiles(), alone: avx512Alones(),
 		loops: avx512Loops(),
 	}
 }

@@ -211,42 +211,6 @@ func avx512TallF3215(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load,
 //go:noescape
 func avx512TallF3216(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
 
-//go:noescape
-func avx512TallF3217(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-
-//go:noescape
-func avx512TallF3218(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-
-//go:noescape
-func avx512TallF3219(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-
-//go:noescape
-func avx512TallF3220(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-
-//go:noescape
-func avx512TallF3221(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-
-//go:noescape
-func avx512TallF3222(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-
-//go:noescape
-func avx512TallF3223(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-
-//go:noescape
-func avx512TallF3224(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-
-//go:noescape
-func avx512TallF3225(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-
-//go:noescape
-func avx512TallF3226(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-
-//go:noescape
-func avx512TallF3227(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-
-//go:noescape
-func avx512TallF3228(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-
 func avx512TallF32Tiles() []tallFunc {
 	return []tallFunc{
 		1:  avx512TallF321,
@@ -265,18 +229,6 @@ func avx512TallF32Tiles() []tallFunc {
 		14: avx512TallF3214,
 		15: avx512TallF3215,
 		16: avx512TallF3216,
-		17: avx512TallF3217,
-		18: avx512TallF3218,
-		19: avx512TallF3219,
-		20: avx512TallF3220,
-		21: avx512TallF3221,
-		22: avx512TallF3222,
-		23: avx512TallF3223,
-		24: avx512TallF3224,
-		25: avx512TallF3225,
-		26: avx512TallF3226,
-		27: avx512TallF3227,
-		28: avx512TallF3228,
 	}
 }
 
@@ -328,42 +280,6 @@ func avx512TallBF1615(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load
 //go:noescape
 func avx512TallBF1616(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
 
-//go:noescape
-func avx512TallBF1617(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-
-//go:noescape
-func avx512TallBF1618(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-
-//go:noescape
-func avx512TallBF1619(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-
-//go:noescape
-func avx512TallBF1620(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-
-//go:noescape
-func avx512TallBF1621(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-
-//go:noescape
-func avx512TallBF1622(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-
-//go:noescape
-func avx512TallBF1623(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-
-//go:noescape
-func avx512TallBF1624(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-
-//go:noescape
-func avx512TallBF1625(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-
-//go:noescape
-func avx512TallBF1626(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-
-//go:noescape
-func avx512TallBF1627(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-
-//go:noescape
-func avx512TallBF1628(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-
 func avx512TallBF16Tiles() []tallFunc {
 	return []tallFunc{
 		1:  avx512TallBF161,
@@ -382,18 +298,6 @@ func avx512TallBF16Tiles() []tallFunc {
 		14: avx512TallBF1614,
 		15: avx512TallBF1615,
 		16: avx512TallBF1616,
-		17: avx512TallBF1617,
-		18: avx512TallBF1618,
-		19: avx512TallBF1619,
-		20: avx512TallBF1620,
-		21: avx512TallBF1621,
-		22: avx512TallBF1622,
-		23: avx512TallBF1623,
-		24: avx512TallBF1624,
-		25: avx512TallBF1625,
-		26: avx512TallBF1626,
-		27: avx512TallBF1627,
-		28: avx512TallBF1628,
 	}
 }
 

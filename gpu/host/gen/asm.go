@@ -29,7 +29,7 @@ type tile struct {
 // elements in turns, since a broadcast within each multiplication would load them twice.
 func avx512() isa {
 	return isa{
-		name: "avx512", reg: "Z", lanes: 16, move: "VMOVUPS", rows: 12, tall: 28, alone: 4,
+		name: "avx512", reg: "Z", lanes: 16, move: "VMOVUPS", rows: 12, tall: 16, alone: 4,
 		tiles: []tile{{"F32", 2, false}, {"BF16", 2, true}, {"Half", 1, false}},
 	}
 }
