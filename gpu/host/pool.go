@@ -1,8 +1,10 @@
 package host
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // pool is a fixed set of goroutines, the caller of run among them. The program has one for
@@ -11,6 +13,7 @@ import (
 type pool struct {
 	workers []*worker
 	current atomic.Pointer[job] // of the newest call of run
+	asleep  atomic.Int64        // helpers that wait for wake
 	wake    chan struct{}       // a helper for each element
 	closing sync.Once
 	running sync.WaitGroup
@@ -61,13 +64,42 @@ func newPool(threads int) *pool {
 		if i == 0 {
 			continue // the caller's
 		}
-		p.running.Go(func() {
-			for range p.wake {
-				p.current.Load().work(w)
-			}
-		})
+		p.running.Go(func() { p.help(w) })
 	}
 	return p
+}
+
+// help works at each job that comes, until the pool is closed.
+func (p *pool) help(w *worker) {
+	var last *job
+	for {
+		if spin(func() bool { return p.current.Load() != last }) {
+			last = p.current.Load()
+			last.work(w)
+			continue
+		}
+		p.asleep.Add(1)
+		if p.current.Load() == last { // else it came meanwhile, and may not have seen us asleep
+			if _, open := <-p.wake; !open {
+				return
+			}
+		}
+		p.asleep.Add(-1)
+	}
+}
+
+// spin waits for ready without sleeping, for no longer than falling asleep and waking may take
+// on a busy machine, and reports whether it came. Steps of a model follow each other faster.
+func spin(ready func() bool) bool {
+	const most = 100 * time.Microsecond
+	for start := time.Now(); time.Since(start) < most; runtime.Gosched() { // lets others work, if there are any
+		for range 32 {
+			if ready() {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (j *job) work(w *worker) {
@@ -93,14 +125,16 @@ func (p *pool) run(tasks int, do func(w *worker, task int)) {
 	j := &job{tasks: int64(tasks), do: do, done: make(chan struct{})}
 	j.left.Store(j.tasks)
 	p.current.Store(j)
-	for range helpers {
+	for range min(helpers, int(p.asleep.Load())) {
 		select {
 		case p.wake <- struct{}{}:
 		default: // enough are already asked for
 		}
 	}
 	j.work(p.workers[0])
-	<-j.done
+	if !spin(func() bool { return j.left.Load() == 0 }) {
+		<-j.done
+	}
 }
 
 // close ends the goroutines.
