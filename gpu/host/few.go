@@ -12,46 +12,54 @@ import (
 // 0. What lies ahead bytes after B is fetched. An element is one chain over p = 0..k-1.
 type tallFunc func(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
 
-// panels is a weight (n,k), as matrix B (k,n) of products with few rows: columns
-// 16j..16j+15, row after row, missing columns zero, then the next panel. So one product reads
-// it once, as one stream.
+// panels is a weight (n,k), as matrix B (k,n) of products with few rows: of its first depth
+// rows, columns 16j..16j+15, row after row, missing columns zero, then the next panel; then
+// the next depth rows. So one product reads it once, as one stream.
 type panels struct {
-	n, k  int
-	bf16  bool      // two rows in one, see gen/tall.go
-	words []float32 // none: not packed
+	n, k, depth int
+	bf16        bool      // two rows in one, see gen/tall.go
+	words       []float32 // none: not packed
 }
 
-// rows is the rows of words of a panel.
-func (p panels) rows() int {
-	if p.bf16 {
-		return ceil(p.k, 2)
+// depthOf is the rows of B that are multiplied at a time. With few, the rows of A that they
+// meet stay in a first-level cache, whose traffic would hold up the stream; C passes once
+// more. That pays where B comes from memory and is the limit, and C is small.
+func depthOf(n, k int, bf16 bool) int {
+	const depth, small, large = 192, 4096, 100_000
+	if bf16 || n > small || n*k < large {
+		return max(1, k)
 	}
-	return p.k
+	return max(8, (ceil(k, max(1, ceil(k, depth)))+7)&^7) // blocks of one size, in eights, as weights are turned
+}
+
+// packed is how many rows of words hold so many rows.
+func (p panels) packed(rows int) int {
+	if p.bf16 {
+		return ceil(rows, 2)
+	}
+	return rows
 }
 
 func (p panels) count() int { return ceil(p.n, chunk) }
 
-// panel is where panel j's row i starts; i is even.
-func (p panels) panel(j, i int) unsafe.Pointer {
-	if p.bf16 {
-		i /= 2
-	}
-	return unsafe.Pointer(&p.words[(j*p.rows()+i)*chunk])
+// at is the index of the word where panel j's row i starts; i is even.
+func (p panels) at(j, i int) int {
+	from := i / p.depth * p.depth
+	panel := p.packed(min(p.depth, p.k-from))
+	return (p.packed(from)*p.count() + j*panel + p.packed(i-from)) * chunk
 }
 
 // newPanels lays a weight out, in the given memory when it fits.
 func newPanels(d *Device, m matrix, rounded bool, words []float32) panels {
 	p := panels{n: m.rows, k: m.cols, bf16: m.kind == gpu.BF16 || rounded, words: words}
-	if n := p.count() * p.rows() * chunk; len(words) != n {
+	p.depth = depthOf(p.n, p.k, p.bf16)
+	if n := p.count() * p.packed(p.k) * chunk; len(words) != n {
 		p.words = d.words(n)
 	}
-	size := p.rows() * chunk
 	d.pool.run(p.count(), func(_ *worker, j int) {
-		dst := p.words[j*size : (j+1)*size]
-		if p.n-j*chunk < chunk {
-			clear(dst)
+		for i := 0; i < p.k; i += p.depth {
+			p.pack(&d.k, m, j, i, min(p.depth, p.k-i))
 		}
-		p.pack(&d.k, dst, m, j*chunk)
 	})
 	return p
 }
@@ -71,25 +79,29 @@ func (d *Device) words(n int) []float32 {
 	return words
 }
 
-// pack writes the panel of the weight's rows n0..n0+15.
-func (p panels) pack(k *kernels, dst []float32, m matrix, n0 int) {
+// pack writes rows i..i+kc-1 of panel j.
+func (p panels) pack(k *kernels, m matrix, j, i, kc int) {
+	n0, dst := j*chunk, p.words[p.at(j, i):][:p.packed(kc)*chunk]
 	n := min(chunk, p.n-n0)
+	if n < chunk {
+		clear(dst)
+	}
 	switch {
-	case p.k == 0:
 	case p.bf16:
 		p.packPairs(unsafe.Slice((*uint32)(unsafe.Pointer(&dst[0])), len(dst)), m, n0, n)
 	case m.kind == gpu.F16:
-		for j := range n {
-			for i, x := range m.f16[(n0+j)*p.k : (n0+j+1)*p.k] {
-				dst[i*chunk+j] = half.FromF16(x)
+		for c := range n {
+			from := (n0+c)*p.k + i
+			for r, x := range m.f16[from : from+kc] {
+				dst[r*chunk+c] = half.FromF16(x)
 			}
 		}
 	default:
-		k.turn(dst, chunk, m.f32[n0*p.k:], p.k, n, p.k)
+		k.turn(dst, chunk, m.f32[n0*p.k+i:], p.k, n, kc)
 	}
 }
 
-// packPairs writes words of two rows.
+// packPairs writes words of two rows, all of a panel.
 func (p panels) packPairs(dst []uint32, m matrix, n0, n int) {
 	row := make([]uint16, p.k+p.k%2)
 	for j := range n {
@@ -121,36 +133,39 @@ func (d *Device) multiplyFew(c, a []float32, m int, b panels) {
 		group = ceil(group, taskCount(m, threads))
 	}
 	d.pool.run(ceil(b.count(), group), func(w *worker, task int) {
-		for j := task * group; j < min(b.count(), (task+1)*group); j++ {
-			d.multiplyPanel(w, c, rows, s, b, j)
+		for i := 0; i < b.k; i += b.depth {
+			for j := task * group; j < min(b.count(), (task+1)*group); j++ {
+				d.multiplyPanel(w, c, rows, s, b, j, [2]int{i, min(b.k, i+b.depth)})
+			}
 		}
 	})
 }
 
-// multiplyPanel computes 16 columns of C.
-func (d *Device) multiplyPanel(w *worker, c, a []float32, s parting, b panels, j int) {
+// multiplyPanel computes 16 columns of C, as far as rows k[0]..k[1]-1 of B go.
+func (d *Device) multiplyPanel(w *worker, c, a []float32, s parting, b panels, j int, k [2]int) {
 	tiles := d.k.tallF32
 	if b.bf16 {
 		tiles = d.k.tallBF16
 	}
-	depth, ldc, n := b.k, b.n, min(chunk, b.n-j*chunk)
+	depth, rows, ldc, n := k[1]-k[0], s.parts*s.base+s.extra, b.n, min(chunk, b.n-j*chunk)
 	if s.parts > 1 {
 		depth = blockK // stays in a first-level cache
 	}
 	to := c[j*chunk:]
 	if n < chunk {
-		to, ldc = w.floats(scratchC, (s.parts*s.base+s.extra)*chunk), chunk
+		to, ldc = w.floats(scratchC, rows*chunk), chunk
+		copyRows(to, chunk, c[j*chunk:], b.n, rows, n)
 	}
-	for p := 0; p < b.k; p += depth {
+	for p := k[0]; p < k[1]; p += depth {
 		ahead := streamAhead
 		for t, row := 0, 0; t < s.parts; t++ {
 			m := s.size(t)
-			tiles[m](min(depth, b.k-p), &a[row*b.k+p*m], b.panel(j, p), &to[row*ldc], 4*ldc, p, ahead)
+			tiles[m](min(depth, k[1]-p), &a[row*b.k+p*m], unsafe.Pointer(&b.words[b.at(j, p)]), &to[row*ldc], 4*ldc, p, ahead)
 			row, ahead = row+m, 0
 		}
 	}
 	if n < chunk {
-		copyRows(c[j*chunk:], b.n, to, chunk, s.parts*s.base+s.extra, n)
+		copyRows(c[j*chunk:], b.n, to, chunk, rows, n)
 	}
 }
 
