@@ -20,6 +20,7 @@ type AuditedCall struct {
 	Version      string     `json:"version"`
 	EnvDigest    Digest     `json:"-"`
 	Mode         Mode       `json:"mode"`
+	Split        Split      `json:"split"` // of its task
 	Tool         string     `json:"tool"`
 	Arguments    Digest     `json:"-"` // of the raw bytes
 	Before       Digest     `json:"-"` // state; zero = not known

@@ -103,7 +103,8 @@ type CanaryCount struct {
 
 // WorldDetail is what is known about one environment version apart from runs.
 type WorldDetail struct {
-	Noise    []NoisyPath   `json:"noise"` // most often first
+	Noise    []NoisyPath   `json:"noise"`  // most often first
+	Marked   []Mark        `json:"marked"` // noise that people named
 	Defects  []KnownDefect `json:"defects"`
 	Canaries []CanaryCount `json:"canaries"`
 }

@@ -40,5 +40,14 @@ type Summary struct {
 	Modes    []Mode    `json:"modes"`
 }
 
+// Reread is how many calls left the slice's figures because nothing of them
+// differs but what people marked as noise.
+func (s *Summary) Reread() int {
+	if s.Pooled == nil {
+		return 0
+	}
+	return s.Pooled.Masked[MaskNoise]
+}
+
 // Current reports whether the run has not moved since.
 func (s *Summary) Current() bool { return s.Moves == s.Run.Moves }

@@ -109,6 +109,19 @@ func callFilter(f audit.CallFilter, run int32, severity int16, key []byte) (stri
 	return where, args
 }
 
+// splitOf is the split that a stored success belongs to.
+func splitOf(success int16) audit.Split {
+	switch success {
+	case 1:
+		return audit.Succeeded
+	case 0:
+		return audit.NotReached
+	default:
+		return audit.NoSuccessOf
+	}
+}
+
+// successOf is the stored success that a split means; false for all tasks.
 func successOf(s audit.Split) (int16, bool) {
 	switch s {
 	case audit.Succeeded:
@@ -123,17 +136,22 @@ func successOf(s audit.Split) (int16, bool) {
 }
 
 // Fields lists how a tool's calls differ, most frequent first: kinds of
-// difference with their counts and samples, over all task outcomes.
+// difference with their counts and samples. What was counted before the ledger
+// split it by task success is in AllTasks alone.
 func (l *Ledger) Fields(ctx context.Context, run, tool string, slice audit.Slice) ([]audit.Field, error) {
 	id, err := l.runID(ctx, run)
 	if err != nil {
 		return nil, infrastructure(err)
 	}
+	var success *int16 // nil: of all tasks
+	if of, ok := successOf(slice.Split); ok {
+		success = &of
+	}
 	rows, err := l.pool.Query(ctx, `
 		SELECT l.part, l.pattern, l.kind, l.class, sum(l.pairs)::bigint, max(l.severity), array_agg(l.id) FROM leaf l
-		WHERE l.run = $1 AND l.tool = $2 AND ($3 = '' OR l.mode = $3) AND ($4 = '' OR l.version = $4) AND l.pairs > 0
+		WHERE l.run = $1 AND l.tool = $2 AND ($3 = '' OR l.mode = $3) AND ($4 = '' OR l.version = $4) AND ($5::smallint IS NULL OR l.success = $5) AND l.pairs > 0
 		GROUP BY l.part, l.pattern, l.kind, l.class ORDER BY sum(l.pairs) DESC, l.part, l.pattern, l.kind LIMIT 500`,
-		id, label(tool), string(slice.Mode), label(slice.Version))
+		id, label(tool), string(slice.Mode), label(slice.Version), success)
 	if err != nil {
 		return nil, infrastructure(fmt.Errorf("read fields: %w", err))
 	}
@@ -201,14 +219,13 @@ func (l *Ledger) Call(ctx context.Context, run string, key audit.Digest) (audit.
 			return &audit.Error{Code: audit.CodeNotFound, Message: fmt.Sprintf("call %s is not in run %q", key, run), Hint: "the run may have been dropped; the list of calls has those that are there"}
 		}
 		c.Pair = pairs[0]
-		return readSurroundings(ctx, tx, id, &c)
+		return readSurroundings(ctx, tx, id, key, &c)
 	})
 	return c, infrastructure(err)
 }
 
 // readSurroundings reads what a call's page shows beside its pair.
-func readSurroundings(ctx context.Context, tx pgx.Tx, run int32, c *audit.CallRecord) error {
-	key := c.Pair.Key
+func readSurroundings(ctx context.Context, tx pgx.Tx, run int32, key audit.Digest, c *audit.CallRecord) error {
 	var (
 		episode []byte
 		err     error

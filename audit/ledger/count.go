@@ -69,12 +69,14 @@ type cellSums struct {
 // leafKey is one line of table leaf.
 type leafKey struct {
 	environment, version, tool, mode, part, pattern, kind, class string
+	success                                                      int16
 }
 
 func (k leafKey) compare(o leafKey) int {
 	return cmp.Or(
 		cmp.Compare(k.tool, o.tool), cmp.Compare(k.part, o.part), cmp.Compare(k.pattern, o.pattern), cmp.Compare(k.kind, o.kind),
-		cmp.Compare(k.class, o.class), cmp.Compare(k.mode, o.mode), cmp.Compare(k.environment, o.environment), cmp.Compare(k.version, o.version))
+		cmp.Compare(k.class, o.class), cmp.Compare(k.mode, o.mode), cmp.Compare(k.environment, o.environment), cmp.Compare(k.version, o.version),
+		cmp.Compare(k.success, o.success))
 }
 
 // leafSums are the counters of one line of table leaf, with examples.
@@ -200,7 +202,7 @@ func (c *counts) addEffect(m member) {
 }
 
 func (c *counts) leaf(m member, k leafKey, weight float64, sample leafSample) {
-	k.environment, k.version, k.tool, k.mode = m.environment, m.version, m.tool, m.mode
+	k.environment, k.version, k.tool, k.mode, k.success = m.environment, m.version, m.tool, m.mode, m.success
 	s := c.leaves[k]
 	if s == nil {
 		s = &leafSums{}

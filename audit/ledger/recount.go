@@ -253,31 +253,3 @@ func compareCells(ctx context.Context, tx pgx.Tx, run int32, fresh *counts, repo
 	}
 	return err
 }
-
-func compareLeaves(ctx context.Context, tx pgx.Tx, run int32, fresh *counts, report *Report) error {
-	rows, err := tx.Query(ctx, `SELECT environment, version, tool, mode, part, pattern, kind, class, pairs, leaves, weight, severity FROM leaf WHERE run = $1`, run)
-	if err != nil {
-		return fmt.Errorf("read leaves of run %d: %w", run, err)
-	}
-	var (
-		k leafKey
-		s leafSums
-	)
-	dest := []any{&k.environment, &k.version, &k.tool, &k.mode, &k.part, &k.pattern, &k.kind, &k.class, &s.pairs, &s.leaves, &s.weight, &s.severity}
-	_, err = pgx.ForEachRow(rows, dest, func() error {
-		want, ok := fresh.leaves[k]
-		delete(fresh.leaves, k)
-		if !ok {
-			want = &leafSums{}
-		}
-		if want.pairs != s.pairs || want.leaves != s.leaves || (s.pairs > 0 && want.severity > s.severity) || !near(want.weight, s.weight) {
-			report.find("run %d: leaf %s %s %s: %d pairs, %d leaves, weight %g, S%d; recounted %d, %d, %g, S%d",
-				run, k.tool, k.pattern, k.kind, s.pairs, s.leaves, s.weight, s.severity, want.pairs, want.leaves, want.weight, want.severity)
-		}
-		return nil
-	})
-	for k, want := range fresh.leaves {
-		report.find("run %d: no leaf %s %s %s for %d pairs", run, k.tool, k.pattern, k.kind, want.pairs)
-	}
-	return err
-}

@@ -116,22 +116,22 @@ func queueCells(batch *pgx.Batch, run int32, c *counts) {
 
 const upsertLeaves = `
 	WITH moved AS (
-		INSERT INTO leaf AS l (run, environment, version, tool, mode, part, pattern, kind, class, pairs, leaves, weight, severity)
+		INSERT INTO leaf AS l (run, environment, version, tool, mode, part, pattern, kind, class, success, pairs, leaves, weight, severity)
 		SELECT $1, * FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
-			$10::bigint[], $11::bigint[], $12::float8[], $13::smallint[])
-		ON CONFLICT (run, tool, part, pattern, kind, class, mode, environment, version)
+			$10::smallint[], $11::bigint[], $12::bigint[], $13::float8[], $14::smallint[])
+		ON CONFLICT (run, tool, part, pattern, kind, class, mode, environment, version, success)
 		DO UPDATE SET pairs = l.pairs + excluded.pairs, leaves = l.leaves + excluded.leaves,
 			weight = l.weight + excluded.weight, severity = greatest(l.severity, excluded.severity)
 		RETURNING *
 	), added AS (
-		SELECT * FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::bigint[])
-			WITH ORDINALITY AS a (environment, version, tool, mode, part, pattern, kind, class, pairs, i)
+		SELECT * FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
+			$10::smallint[], $11::bigint[]) WITH ORDINALITY AS a (environment, version, tool, mode, part, pattern, kind, class, success, pairs, i)
 	)
 	INSERT INTO leaf_sample (leaf, slot, key, severity, pointer, rehearsed, actual)
 	SELECT m.id, m.pairs - a.pairs + s.rank, s.key, s.severity, s.pointer, s.rehearsed, s.actual
 	FROM added a
-	JOIN moved m USING (environment, version, tool, mode, part, pattern, kind, class)
-	JOIN unnest($14::bigint[], $15::bigint[], $16::bytea[], $17::smallint[], $18::bytea[], $19::bytea[], $20::bytea[])
+	JOIN moved m USING (environment, version, tool, mode, part, pattern, kind, class, success)
+	JOIN unnest($15::bigint[], $16::bigint[], $17::bytea[], $18::smallint[], $19::bytea[], $20::bytea[], $21::bytea[])
 		AS s (i, rank, key, severity, pointer, rehearsed, actual) USING (i)
 	WHERE m.pairs - a.pairs + s.rank <= 5
 	ON CONFLICT DO NOTHING`
@@ -146,7 +146,7 @@ func queueLeaves(batch *pgx.Batch, run int32, c *counts) {
 		k                                 [8][]string
 		pairs, leaves, index, rank        []int64
 		weight                            []float64
-		severity, sampleSeverity          []int16
+		success, severity, sampleSeverity []int16
 		keys, pointers, rehearsed, actual [][]byte
 	)
 	for i, key := range sorted(c.leaves, leafKey.compare) {
@@ -154,6 +154,7 @@ func queueLeaves(batch *pgx.Batch, run int32, c *counts) {
 		for j, text := range []string{key.environment, key.version, key.tool, key.mode, key.part, key.pattern, key.kind, key.class} {
 			k[j] = append(k[j], text)
 		}
+		success = append(success, key.success)
 		pairs, leaves = append(pairs, s.pairs), append(leaves, s.leaves)
 		weight, severity = append(weight, s.weight), append(severity, s.severity)
 		for j, sample := range s.samples {
@@ -163,6 +164,6 @@ func queueLeaves(batch *pgx.Batch, run int32, c *counts) {
 			rehearsed, actual = append(rehearsed, sample.rehearsed), append(actual, sample.actual)
 		}
 	}
-	batch.Queue(upsertLeaves, run, k[0], k[1], k[2], k[3], k[4], k[5], k[6], k[7], pairs, leaves, weight, severity,
+	batch.Queue(upsertLeaves, run, k[0], k[1], k[2], k[3], k[4], k[5], k[6], k[7], success, pairs, leaves, weight, severity,
 		index, rank, keys, sampleSeverity, pointers, rehearsed, actual)
 }

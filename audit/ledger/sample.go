@@ -101,7 +101,8 @@ func readCalls(ctx context.Context, tx pgx.Tx, run int32, chosen []sampledEpisod
 	}
 	rows, err := tx.Query(ctx, `
 		SELECT e.n, a.episode, a.step, a.probe, a.sample, a.attempt, a.key, p.environment, p.version, p.env_digest, p.mode, p.tool,
-			p.arguments, p.before, p.actual, p.rehearsed, p.severity, p.false_success, m.masked, p.cascaded, m.weight
+			p.arguments, p.before, p.actual, p.rehearsed, p.severity, p.false_success, m.masked, p.cascaded, m.weight,
+			CASE WHEN m.executed >= 0 THEN m.executed ELSE m.reported END
 		FROM unnest($2::bytea[]) WITH ORDINALITY AS e (id, n)
 		JOIN action a ON a.run = $1 AND a.episode = e.id
 		JOIN run_pair m ON m.run = $1 AND m.key = a.key AND m.result = a.result AND m.episode = a.episode AND m.step = a.step
@@ -114,15 +115,16 @@ func readCalls(ctx context.Context, tx pgx.Tx, run int32, chosen []sampledEpisod
 		n                                     int64
 		id, key, envDigest, arguments, before []byte
 		c                                     audit.AuditedCall
-		severity                              int16
+		severity, success                     int16
 		seen                                  = make(map[audit.Digest]bool)
 	)
 	dest := []any{
 		&n, &id, &c.Step, &c.Probe, &c.Sample, &c.Attempt, &key, &c.Environment, &c.Version, &envDigest, &c.Mode, &c.Tool,
-		&arguments, &before, &c.Real, &c.Rehearsed, &severity, &c.FalseSuccess, &c.Masked, &c.Cascaded, &c.Weight,
+		&arguments, &before, &c.Real, &c.Rehearsed, &severity, &c.FalseSuccess, &c.Masked, &c.Cascaded, &c.Weight, &success,
 	}
 	_, err = pgx.ForEachRow(rows, dest, func() error {
 		c.Key, c.EpisodeID, c.Severity = audit.Digest(key), audit.Digest(id), audit.Severity(severity)
+		c.Split = splitOf(success)
 		if seen[c.Key] { // a key counts once in a run, however many places of an episode hold it
 			return nil
 		}

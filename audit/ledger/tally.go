@@ -75,14 +75,7 @@ func (k *tallyKey) dest() []any {
 }
 
 func (k *tallyKey) cell() audit.Cell {
-	split := audit.NoSuccessOf
-	switch k.success {
-	case 1:
-		split = audit.Succeeded
-	case 0:
-		split = audit.NotReached
-	}
-	return audit.Cell{Environment: k.environment, Version: k.version, Tool: k.tool, Mode: audit.Mode(k.mode), Split: split}
+	return audit.Cell{Environment: k.environment, Version: k.version, Tool: k.tool, Mode: audit.Mode(k.mode), Split: splitOf(k.success)}
 }
 
 func (l *Ledger) tallyFigures(ctx context.Context, from querier, run int32, group string, tally *audit.Tally) error {

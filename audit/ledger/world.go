@@ -67,6 +67,9 @@ func (l *Ledger) World(ctx context.Context, environment, version string) (audit.
 	}
 	slices.SortStableFunc(d.Noise, func(a, b audit.NoisyPath) int { return int(b.Disagreed*max(1, a.Twins) - a.Disagreed*max(1, b.Twins)) })
 	d.Noise = d.Noise[:min(len(d.Noise), worldDetails)]
+	if d.Marked, err = l.noiseMarks(ctx, environment); err != nil {
+		return d, err
+	}
 	defects, err := l.Defects(ctx, environment, version)
 	if err != nil {
 		return d, err

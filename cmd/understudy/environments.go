@@ -30,6 +30,7 @@ type environments struct {
 	mounts func() (*mount.Set, error)                  // read when first needed; nil = no file
 	tested func(context.Context, audit.Contract) error // keeps the contract of what is mounted; nil = not tested on connect
 	known  func(context.Context, string) (audit.Contract, error)
+	marked *ledger.MarkedRules // what people marked as noise; nil = nobody could
 
 	mu      sync.Mutex
 	sources map[string]*sandbox.Registry // "" = shipped
@@ -73,6 +74,11 @@ func environmentsDir(cfg Config) string { return filepath.Join(cfg.DataDir, "env
 
 // Environment implements audit.Opener.
 func (e *environments) Environment(ctx context.Context, ref string) (audit.Environment, error) {
+	if e.marked != nil {
+		if err := e.marked.Follow(ctx); err != nil {
+			return nil, err
+		}
+	}
 	set, err := e.mounts()
 	if err != nil {
 		return nil, err
@@ -129,6 +135,13 @@ func (e *environments) mounted(ctx context.Context, set *mount.Set, ref string) 
 	}
 	report.Ref = name
 	return env, e.tested(ctx, audit.Contract(report))
+}
+
+// followMarks has audits leave out what people marked as noise, and returns the
+// rules that do.
+func (e *environments) followMarks(l *ledger.Ledger) func(environment string) *audit.Rules {
+	e.marked = l.MarkedRules()
+	return e.marked.Of
 }
 
 // keepContracts has contracts tested on connect, and kept.

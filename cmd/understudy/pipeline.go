@@ -48,7 +48,7 @@ func newPipeline(r *resources, cfg Config, log *slog.Logger, pc pipelineConfig) 
 	}
 	p.envs.keepContracts(p.ledger, log)
 	p.auditor, err = audit.New(audit.Config{
-		Opener: p.envs, Rehearser: pc.rehearser, Rehearsals: pc.rehearsals, Secret: []byte(cfg.SamplingSecret),
+		Opener: p.envs, Rules: p.envs.followMarks(p.ledger), Rehearser: pc.rehearser, Rehearsals: pc.rehearsals, Secret: []byte(cfg.SamplingSecret),
 	})
 	if err != nil {
 		return nil, err

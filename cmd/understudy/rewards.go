@@ -28,7 +28,7 @@ type rewards struct {
 func startRewards(ctx context.Context, r *resources, cfg Config, l *ledger.Ledger, log *slog.Logger) (*rewards, error) {
 	s := &rewards{envs: newEnvironments(cfg)}
 	config := audit.HookConfig{
-		Audit: audit.Config{Opener: s.envs}, Store: l, Canaries: l.CanaryEpisodes,
+		Audit: audit.Config{Opener: s.envs, Rules: s.envs.followMarks(l)}, Store: l, Canaries: l.CanaryEpisodes,
 		Parse:  func(text string) audit.Rehearsal { r, _ := envace.ParseRehearsal(text); return r },
 		Secret: []byte(cfg.SamplingSecret), Budget: cfg.RewardBudget, HeldOut: heldOut(cfg.RewardHoldOut),
 	}

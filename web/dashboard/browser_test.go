@@ -24,6 +24,7 @@ import (
 	"understudy/audit/ledger"
 	"understudy/audit/ledger/ledgertest"
 	"understudy/web"
+	"understudy/web/dashboard"
 )
 
 var postgres ledgertest.Server
@@ -53,13 +54,21 @@ func newLedger(t *testing.T) *ledger.Ledger {
 	return l
 }
 
-func serve(t *testing.T, l *ledger.Ledger) *world {
-	t.Helper()
-	closing := make(chan struct{})
-	server := httptest.NewServer(web.New(web.Config{
-		Version: "test", Store: l, Figures: l, Gates: l, Closing: closing, Logger: slog.New(slog.DiscardHandler),
+func serve(t *testing.T, l *ledger.Ledger) *world { t.Helper(); return serveStore(t, l, l) }
+
+// configOf is a service over a ledger that shows a store, without a guard.
+func configOf(l *ledger.Ledger, store dashboard.Store) web.Config {
+	return web.Config{
+		Version: "test", Store: store, Figures: l, Gates: l, Logger: slog.New(slog.DiscardHandler),
 		Ready: func(context.Context) error { return nil },
-	}))
+	}
+}
+
+func serveStore(t *testing.T, l *ledger.Ledger, store dashboard.Store) *world {
+	t.Helper()
+	cfg, closing := configOf(l, store), make(chan struct{})
+	cfg.Closing = closing
+	server := httptest.NewServer(web.New(cfg))
 	t.Cleanup(server.Close)
 	t.Cleanup(func() { close(closing) }) // first: live pages end
 	return &world{Ledger: l, url: server.URL}
@@ -91,7 +100,7 @@ func newBrowser(t *testing.T) *browser {
 		if e, ok := event.(*runtime.EventExceptionThrown); ok {
 			t.Errorf("the page's script failed: %+v", e.ExceptionDetails)
 		}
-		if e, ok := event.(*log.EventEntryAdded); ok && e.Entry.Level == log.EntryLevelError && !strings.Contains(e.Entry.Text, "status of 4") {
+		if e, ok := event.(*log.EventEntryAdded); ok && e.Entry.Level == log.EntryLevelError && !strings.Contains(e.Entry.Text, "status of 4") && !strings.Contains(e.Entry.Text, "status of 503") {
 			t.Errorf("the browser complains: %s", e.Entry.Text)
 		}
 	})

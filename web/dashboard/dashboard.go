@@ -44,6 +44,7 @@ type site struct {
 	templates *templates
 	charts    *chart.Set
 	assets    *assets
+	watches   watches // of runs with live pages
 	nav       []page
 }
 
@@ -58,6 +59,7 @@ func Mount(engine *gin.Engine, cfg Config) error {
 		return err
 	}
 	s := &site{Config: cfg, charts: charts, assets: files}
+	s.watches.read = s.liveState
 	s.nav = s.pages()
 	if s.templates, err = s.newTemplates(); err != nil {
 		return err

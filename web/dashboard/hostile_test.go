@@ -48,6 +48,7 @@ func TestFewPairs(t *testing.T) {
 		{"the checks find faults", soundFindsFaults},
 		{"live", live},
 		{"empty", empty},
+		{"the ledger is down", ledgerDown},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.test(t, b) })
 	}

@@ -12,24 +12,26 @@ import (
 )
 
 const (
-	// livePeriod is how often a stream looks whether its run moved.
+	// livePeriod is how often the service looks whether a watched run moved.
 	livePeriod = time.Second
 	// beatPeriod keeps proxies from closing a stream that has nothing to say.
 	beatPeriod = 15 * time.Second
 	// guardPeriod is how long a stream outlives its token at most.
 	guardPeriod = 5 * time.Second
+	// sendTimeout is how long a browser may not read before its stream ends.
+	sendTimeout = 10 * time.Second
 )
 
 // events tells a browser that a run moved (?run=), as server-sent events. What
 // it moved to is on the page, which the script reads again.
 func (s *site) events(c *gin.Context) {
 	run := c.Query("run")
-	ctx := c.Request.Context()
-	head, err := s.liveState(ctx, run)
+	at, err := s.watches.join(c.Request.Context(), run)
 	if err != nil {
 		s.fail(c, err)
 		return
 	}
+	defer s.watches.leave(run, at)
 	if s.Viewer != nil {
 		defer s.Viewer()()
 	}
@@ -37,57 +39,53 @@ func (s *site) events(c *gin.Context) {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no")
 	control := http.NewResponseController(c.Writer)
-	_ = control.SetWriteDeadline(time.Time{}) // a stream has no end
-	send := func(text string) bool {
+	s.stream(c, at, func(text string) bool {
+		_ = control.SetWriteDeadline(time.Now().Add(sendTimeout)) // of this event: a stream has no end
 		if _, err := c.Writer.WriteString(text); err != nil {
 			return false
 		}
 		return control.Flush() == nil
-	}
-	if !send("retry: 3000\n\n") {
+	})
+	_ = control.SetWriteDeadline(time.Now().Add(sendTimeout)) // the end must be sent too
+}
+
+// stream sends what a watch sees until one of the two has enough. A run that
+// cannot be read ends it: the browser comes back and is told.
+func (s *site) stream(c *gin.Context, at *watch, send func(text string) bool) {
+	guard, beat := time.NewTicker(guardPeriod), time.NewTicker(beatPeriod)
+	defer guard.Stop()
+	defer beat.Stop()
+	last, _, err := s.watches.now(at)
+	if err != nil || !send("retry: 3000\n\n") {
 		return
 	}
-	tick := time.NewTicker(livePeriod)
-	defer tick.Stop()
-	last, quiet, unasked := head, time.Duration(0), time.Duration(0)
 	for {
+		state, moved, err := s.watches.now(at)
+		if err != nil {
+			return
+		}
+		if state != last {
+			last = state
+			if !send(fmt.Sprintf("event: moved\ndata: %d\n\n", state.moves)) {
+				return
+			}
+		}
 		select {
-		case <-ctx.Done():
+		case <-c.Request.Context().Done():
 			return
 		case <-s.Closing:
 			return
-		case <-tick.C:
-		}
-		if unasked += livePeriod; unasked >= guardPeriod {
-			unasked = 0
+		case <-moved:
+		case <-beat.C:
+			if !send(": still here\n\n") {
+				return
+			}
+		case <-guard.C:
 			if !s.Guard.Still(c.Request, audit.ReaderRole) {
 				return
 			}
 		}
-		head, err := s.liveState(ctx, run)
-		quiet += livePeriod
-		switch {
-		case err != nil:
-			return // the browser comes back and is told
-		case head != last:
-			last, quiet = head, 0
-			if !send(fmt.Sprintf("event: moved\ndata: %d\n\n", head.moves)) {
-				return
-			}
-		case quiet >= beatPeriod:
-			quiet = 0
-			if !send(": still here\n\n") {
-				return
-			}
-		}
 	}
-}
-
-// liveState is what a page of a run depends on.
-type liveState struct {
-	moves    int64
-	state    audit.RunState
-	computed time.Time
 }
 
 func (s *site) liveState(ctx context.Context, run string) (liveState, error) {

@@ -34,7 +34,11 @@ func (s *site) postMark(c *gin.Context) {
 		s.fail(c, err)
 		return
 	}
-	back(c, run, &record, "out-"+strconv.Itoa(n))
+	said := "out-"
+	if mark.Kind == audit.MarkNoise && mark.Pattern != "" {
+		said = "noise-"
+	}
+	back(c, run, &record, said+strconv.Itoa(n))
 }
 
 // markOf reads the form. What the mark is about must be on the call.
@@ -95,6 +99,11 @@ func notice(said string) string {
 	if n, ok := strings.CutPrefix(said, "out-"); ok {
 		if calls, err := strconv.Atoi(n); err == nil {
 			return fmt.Sprintf("The mark is kept; %s of this run left the figures.", plural(calls, "call"))
+		}
+	}
+	if n, ok := strings.CutPrefix(said, "noise-"); ok {
+		if calls, err := strconv.Atoi(n); err == nil {
+			return fmt.Sprintf("The mark is kept: %s re-read without this field, which left the figures because nothing else differs; later audits of this tool do not compare it.", plural(calls, "pair"))
 		}
 	}
 	if said == "in" {

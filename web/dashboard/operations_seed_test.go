@@ -28,8 +28,16 @@ func newOperations(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ledgertest.Fill(t, l, ledgertest.Seed{Run: "step-100", Checkpoint: 100, Pairs: baselinePairs, Wrong: .25})
-	ledgertest.Fill(t, l, ledgertest.Seed{Run: "step-200", Checkpoint: 200, Pairs: seededPairs, Wrong: .45})
+	const times = 10 // 1,200 pairs are judged and committed, the others multiplied
+	for _, seed := range []ledgertest.Seed{
+		{Run: "step-100", Checkpoint: 100, Pairs: baselinePairs / times, Wrong: .25}, {Run: "step-200", Checkpoint: 200, Pairs: seededPairs / times, Wrong: .45},
+	} {
+		ledgertest.Fill(t, l, seed)
+		ledgertest.Multiply(t, pool, seed.Run, times)
+		if err := l.Summarize(t.Context(), seed.Run); err != nil {
+			t.Fatal(err)
+		}
+	}
 	ctx := t.Context()
 	must := func(err error) {
 		t.Helper()

@@ -20,6 +20,8 @@ type page struct {
 	global bool
 	// filters that the page understands, offered in its bar: "mode", "version", "split", "tool".
 	filters []string
+	// keeps are further parameters that a change of the bar must not lose.
+	keeps []string
 	// view reads what the page shows.
 	view func(ctx context.Context, r *request) (any, error)
 	// actions are forms of the page that change something, by path; auditors' alone.

@@ -14,18 +14,21 @@ import (
 
 // compareView is two runs, call by call. The bar's run is the candidate.
 type compareView struct {
-	Base   string // the baseline; "" = there is no other run
-	Bases  []choice
-	C      *audit.RunComparison
-	Tools  []audit.ToolDelta
-	Total  audit.ToolDelta // of the tool that is looked at, or of all
-	Tabs   []tab
-	Tab    string
-	Calls  []compareCall
-	Others []audit.UnmatchedCall
-	First  string // of the list; "" = this is it
-	Next   string
+	Summary audit.Summary // of the candidate
+	Base    string        // the baseline; "" = there is no other run
+	Bases   []choice
+	C       *audit.RunComparison
+	Tools   []audit.ToolDelta
+	Total   audit.ToolDelta // of the tool that is looked at, or of all
+	Tabs    []tab
+	Tab     string
+	Calls   []compareCall
+	Others  []audit.UnmatchedCall
+	First   string // of the list; "" = this is it
+	Next    string
 }
+
+func (v *compareView) summary() *audit.Summary { return &v.Summary }
 
 // tab is one part of a list.
 type tab struct {
@@ -48,7 +51,7 @@ const tabUnmatched = "unmatched"
 
 func (s *site) comparePage() page {
 	return page{
-		path: "/compare", name: "compare", title: "Compare", nav: true, view: s.compare,
+		path: "/compare", name: "compare", title: "Compare", nav: true, filters: []string{"tool", "mode", "version", "split"}, keeps: []string{"base"}, view: s.compare,
 	}
 }
 
@@ -56,6 +59,10 @@ func (s *site) compare(ctx context.Context, r *request) (any, error) {
 	v := &compareView{Base: r.Query("base")}
 	if r.Head == nil {
 		return v, nil
+	}
+	var err error
+	if v.Summary, err = s.Store.Summary(ctx, r.Run, audit.Slice{Split: audit.AllTasks}); err != nil {
+		return nil, err
 	}
 	if v.Base == "" {
 		v.Base = baseOf(r)
@@ -110,11 +117,13 @@ func runTitle(run *audit.RunHead) string {
 	return title
 }
 
-// narrow keeps the calls that the filter of the page means.
+// narrow keeps the calls that the filter of the page means: with a task outcome,
+// those of rollouts that ended so in both runs.
 func narrow(sample *audit.GroupSample, r *request) {
 	kept := sample.Calls[:0]
 	for _, c := range sample.Calls {
-		if (r.Tool == "" || c.Tool == r.Tool) && (r.Mode == "" || c.Mode == r.Mode) && (r.Version == "" || c.Version == r.Version) {
+		if (r.Tool == "" || c.Tool == r.Tool) && (r.Mode == "" || c.Mode == r.Mode) && (r.Version == "" || c.Version == r.Version) &&
+			(r.slice().Split == audit.AllTasks || c.Split == r.Split) {
 			kept = append(kept, c)
 		}
 	}

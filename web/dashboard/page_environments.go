@@ -113,6 +113,11 @@ func (v *environmentView) Rate(n audit.NoisyPath) stat.Estimate {
 	return stat.Jeffreys(float64(n.Disagreed), float64(n.Twins), .95)
 }
 
+// CallURL is the call that a mark was made on.
+func (v *environmentView) CallURL(m audit.Mark) string {
+	return filter{Run: m.Run}.URL("/call", "key", m.Key.String()) + "#marks"
+}
+
 // contractPage shows what an auditor relies on, tried on one environment.
 func (s *site) contractPage() page {
 	return page{

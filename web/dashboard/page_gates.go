@@ -59,10 +59,15 @@ func (s *site) gatesPage() page {
 func gateLines(gates []audit.GateRecord, chosen string) []gateLine {
 	lines := make([]gateLine, 0, len(gates))
 	for _, g := range gates {
-		href := gateURL("/gate", g.Run, g.Decided)
-		lines = append(lines, gateLine{g, href, filter{}.URL("/gates", "policy", g.PolicyDigest), href == chosen})
+		l := newGateLine(g)
+		l.Chosen = l.Href == chosen
+		lines = append(lines, *l)
 	}
 	return lines
+}
+
+func newGateLine(g audit.GateRecord) *gateLine {
+	return &gateLine{GateRecord: g, Href: gateURL("/gate", g.Run, g.Decided), Policy: filter{}.URL("/gates", "policy", g.PolicyDigest)}
 }
 
 func gateURL(path, run string, decided time.Time) string {

@@ -26,6 +26,7 @@ type overview struct {
 	Fidelity    chart.Chart // nil = fewer than two checkpoints
 	Imagination chart.Chart
 	Masked      []maskLine
+	Gate        *gateLine // the last decision about the run; nil = none
 }
 
 func (o *overview) summary() *audit.Summary { return &o.Summary }
@@ -79,6 +80,13 @@ func (s *site) overview(ctx context.Context, r *request) (*overview, error) {
 		o.Tools, o.More = o.Tools[:shown], len(o.Tools)-shown
 	}
 	o.tiles()
+	gates, _, err := s.Store.Gates(ctx, audit.GateFilter{Run: r.Run}, audit.Page{Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	if len(gates) > 0 {
+		o.Gate = newGateLine(gates[0])
+	}
 	for _, reason := range audit.MaskReasons() {
 		if n := o.Summary.Pooled.Masked[reason]; n > 0 {
 			o.Masked = append(o.Masked, maskLine{reason, n})

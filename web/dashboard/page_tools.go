@@ -31,7 +31,7 @@ type toolRow struct {
 
 func (s *site) toolsPage() page {
 	return page{
-		path: "/tools", name: "tools", title: "Tools", nav: true, filters: []string{"mode", "version", "split"},
+		path: "/tools", name: "tools", title: "Tools", nav: true, filters: []string{"mode", "version", "split"}, keeps: []string{"sort"},
 		view: func(ctx context.Context, r *request) (any, error) { return s.tools(ctx, r) },
 	}
 }

@@ -34,6 +34,7 @@ type shell struct {
 	Bar     []barField
 	Theme   string // light, dark, or "" for the system's
 	Back    string // this page with its filters
+	keeps   []string
 	Version string
 	Global  bool // the page is not about one run: it has no bar
 	Page    any
@@ -76,7 +77,7 @@ type barred interface{ summary() *audit.Summary }
 func (s *site) render(c *gin.Context, status int, p page, r *request, view any) {
 	sh := shell{
 		Title: p.title, Path: p.path, Section: p.section(), Request: r, Theme: theme(c.Request),
-		Back: c.Request.URL.RequestURI(), Version: s.Version, Global: p.global, Page: view,
+		Back: c.Request.URL.RequestURI(), Version: s.Version, Global: p.global, Page: view, keeps: p.keeps,
 	}
 	for _, entry := range s.nav {
 		if entry.nav {
@@ -149,8 +150,13 @@ const themeCookie = "understudy_theme"
 
 // postTheme remembers a choice for a year and goes back.
 func (s *site) postTheme(c *gin.Context) {
+	theme := c.PostForm("theme")
+	if theme != "" && theme != "light" && theme != "dark" {
+		s.fail(c, &audit.Error{Code: audit.CodeInvalid, Message: "there are no such colours", Hint: "light, dark, or the system's"})
+		return
+	}
 	http.SetCookie(c.Writer, &http.Cookie{ //nolint:gosec // a taste, no secret; it must also work over plain http
-		Name: themeCookie, Value: c.PostForm("theme"), Path: "/", MaxAge: 365 * 24 * 3600, SameSite: http.SameSiteLaxMode, HttpOnly: true,
+		Name: themeCookie, Value: theme, Path: "/", MaxAge: 365 * 24 * 3600, SameSite: http.SameSiteLaxMode, HttpOnly: true,
 	})
 	c.Redirect(http.StatusSeeOther, ownPath(c.PostForm("back")))
 }
@@ -211,6 +217,11 @@ func (sh shell) Keep() []keep {
 	} {
 		if k.Value != "" && !fields[k.Name] {
 			kept = append(kept, k)
+		}
+	}
+	for _, name := range sh.keeps {
+		if value := r.Query(name); value != "" {
+			kept = append(kept, keep{name, value})
 		}
 	}
 	return kept

@@ -18,6 +18,7 @@ type Seed struct {
 	Run        string
 	Checkpoint int64
 	Pairs      int
+	Copies     int     // how often it holds them, each time as rollouts of prompts of their own; 0 = once
 	Wrong      float64 // 0 to 1: how badly the rehearser of WorstTool does
 }
 
@@ -42,10 +43,15 @@ func Fill(tb testing.TB, l *ledger.Ledger, seed Seed) {
 	if _, err := l.CreateRun(tb.Context(), audit.NewRun{Name: seed.Run, Policy: "seeded", Checkpoint: seed.Checkpoint}); err != nil {
 		tb.Fatal(err)
 	}
-	f := filler{Seed: seed, rules: rules, random: rand.New(rand.NewPCG(7, 7))}
-	for i := 0; i*callsOf < seed.Pairs; i++ {
-		if _, err := l.Commit(tb.Context(), seed.Run, f.episode(i)); err != nil {
-			tb.Fatal(err)
+	for copied := range max(seed.Copies, 1) {
+		f := filler{Seed: seed, rules: rules, random: rand.New(rand.NewPCG(7, 7))}
+		if copied > 0 {
+			f.suffix = "+" + strconv.Itoa(copied)
+		}
+		for i := 0; i*callsOf < seed.Pairs; i++ {
+			if _, err := l.Commit(tb.Context(), seed.Run, f.episode(i)); err != nil {
+				tb.Fatal(err)
+			}
 		}
 	}
 	if err := l.CompleteRun(tb.Context(), seed.Run); err != nil {
@@ -60,6 +66,7 @@ type filler struct {
 	Seed
 	rules  *audit.Rules
 	random *rand.Rand
+	suffix string // of the names of a copy
 }
 
 // Tools of a seeded run, WorstTool first.
@@ -71,7 +78,7 @@ func tools() []string {
 }
 
 func (f *filler) episode(i int) []audit.Pair {
-	name := fmt.Sprintf("%s-task-%d/%d", f.Run, i/4, i%4)
+	name := fmt.Sprintf("%s-task-%d/%d%s", f.Run, i/4, i%4, f.suffix)
 	success := f.random.IntN(3) > 0
 	executed := success && f.random.IntN(5) > 0
 	forked := false
@@ -95,7 +102,7 @@ func (f *filler) pair(episode string, i, step int) audit.Pair {
 	c := f.judged(tool, order)
 	c.Call = audit.Call{Tool: tool, Arguments: arguments}
 	p := audit.Pair{
-		Key: digest(f.Run, episode, step), Episode: episode, PromptGroup: "task-" + strconv.Itoa(i/4), Policy: "seeded", Checkpoint: f.Checkpoint,
+		Key: digest(f.Run, episode, step), Episode: episode, PromptGroup: "task-" + strconv.Itoa(i/4) + f.suffix, Policy: "seeded", Checkpoint: f.Checkpoint,
 		Environment: "shop", Version: strconv.Itoa(1 + i%2), EnvDigest: digest("shop", i%2), Mode: audit.Open, Effect: c.Tool.Effect,
 		Action:      audit.Action{Step: step, CallID: "call_" + strconv.Itoa(step), Call: c.Call, Rehearsal: c.Rehearsal, Prompt: json.RawMessage(`[{"role":"user","content":"Please help with my order."}]`)},
 		Observation: c.Observation,

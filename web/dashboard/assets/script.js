@@ -113,10 +113,26 @@
       busy = false;
       if (again) { again = false; setTimeout(soon, 1000); }
     };
-    const source = new EventSource("/events?run=" + encodeURIComponent(run));
-    source.addEventListener("moved", soon);
+    // A stream that was refused is not opened again by the browser: that is done
+    // here. While there is none the page says that it may be old.
+    const offline = $("#offline");
+    let source, waiting;
+    const listen = () => {
+      source = new EventSource("/events?run=" + encodeURIComponent(run));
+      source.addEventListener("moved", soon);
+      source.addEventListener("open", () => {
+        if (!offline.hidden) soon();
+        offline.hidden = true;
+      });
+      source.addEventListener("error", () => {
+        offline.hidden = false;
+        if (source.readyState === EventSource.CLOSED) waiting = setTimeout(listen, 3000);
+      });
+    };
+    listen();
     document.addEventListener("visibilitychange", () => { if (!document.hidden && again) { again = false; soon(); } });
-    addEventListener("pagehide", () => source.close());
+    addEventListener("pagehide", () => { clearTimeout(waiting); source.close(); });
+    addEventListener("pageshow", (event) => { if (event.persisted) { listen(); soon(); } });
   }
   // A link to a field opens what hides it.
   const reveal = () => {

@@ -1,0 +1,289 @@
+package dashboard_test
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"understudy/audit"
+	"understudy/audit/ledger"
+	"understudy/audit/ledger/ledgertest"
+	"understudy/web"
+)
+
+// wrong are values that no filter has.
+func wrong() []string {
+	return []string{
+		"\x00", "\xff\xfe", "'; DROP TABLE run; --", "<script>owned()</script>", "\u202egnirts", "😀", strings.Repeat("a", 10_000), strings.Repeat("0", 64),
+		"-1", "99999999999999999999", "NaN", "%", "../../etc/passwd", "2026-13-45T99:99:99Z", "5-" + strings.Repeat("f", 64), "{{.}}", "[]", "true",
+	}
+}
+
+// words are the parameters of all pages, forms and endpoints.
+func words() []string {
+	return []string{
+		"run", "environment", "tool", "version", "mode", "split", "key", "episode", "after", "base", "tab", "sort", "real", "rehearsed", "severity", "masked",
+		"policy", "decided", "ref", "kind", "experiment", "metric", "part", "said", "sent", "of", "to", "a", "b", "limit", "name", "role", "reason", "days", "about",
+		"mark", "token", "back", "theme", "baseline", "path", "group",
+	}
+}
+
+// TestEveryRouteRefuses asks every route for every kind of nonsense: an answer is
+// a page or a clear error, never the service's own failure.
+func TestEveryRouteRefuses(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	ledgertest.Fill(t, l, ledgertest.Seed{Run: "small", Pairs: 40, Wrong: .5})
+	engine, ok := handler(t, l).(*gin.Engine)
+	if !ok {
+		t.Fatal("the handler does not list its routes")
+	}
+	lines, _, err := l.Calls(t.Context(), "small", audit.CallFilter{}, audit.Page{Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := wrongQueries{engine: engine, right: url.Values{
+		"run": {"small"}, "key": {lines[0].Key.String()}, "episode": {lines[0].Episode.String()}, "tool": {ledgertest.WorstTool}, "environment": {"shop"}, "version": {"1"},
+	}}
+	asked := 0
+	for _, route := range engine.Routes() {
+		if strings.HasPrefix(route.Path, "/events") {
+			continue // an answer that has no end
+		}
+		asked += at.ask(t, route)
+	}
+	if asked < 500 {
+		t.Errorf("%d questions are too few to mean anything", asked)
+	}
+}
+
+type wrongQueries struct {
+	engine http.Handler
+	right  url.Values // a query that every page understands
+	turn   int        // which wrong value is next
+}
+
+// ask sends each wrong value for all words at once, and for each word alone one
+// of them, in turns.
+func (w *wrongQueries) ask(t *testing.T, route gin.RouteInfo) int {
+	t.Helper()
+	asked := 0
+	for _, value := range wrong() {
+		query := url.Values{}
+		for _, word := range words() {
+			query.Set(word, value)
+		}
+		w.one(t, route, query)
+		asked++
+	}
+	for _, word := range words() {
+		query := url.Values{}
+		for name, values := range w.right {
+			query[name] = values
+		}
+		query.Set(word, wrong()[w.turn%len(wrong())])
+		w.turn++
+		w.one(t, route, query)
+		asked++
+	}
+	return asked
+}
+
+func (w *wrongQueries) one(t *testing.T, route gin.RouteInfo, query url.Values) {
+	t.Helper()
+	path := route.Path
+	for _, part := range strings.Split(route.Path, "/") {
+		if strings.HasPrefix(part, ":") || strings.HasPrefix(part, "*") {
+			path = strings.Replace(path, part, url.PathEscape(query.Get("run")), 1)
+		}
+	}
+	body := ""
+	if route.Method == http.MethodPost {
+		body = query.Encode()
+	}
+	req, err := http.NewRequestWithContext(t.Context(), route.Method, "http://127.0.0.1"+path+"?"+query.Encode(), strings.NewReader(body))
+	if err != nil {
+		return // no address that a client could send
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Accept", "text/html")
+	req.RemoteAddr = "127.0.0.1:1"
+	answer := newAnswer()
+	w.engine.ServeHTTP(answer, req)
+	if answer.status >= http.StatusInternalServerError && answer.status != http.StatusNotImplemented {
+		t.Errorf("%s %s: status %d: %.300s", route.Method, req.URL, answer.status, answer.body.String())
+	}
+}
+
+// answer is a response that is kept.
+type answer struct {
+	header http.Header
+	status int
+	body   strings.Builder
+}
+
+func newAnswer() *answer { return &answer{header: http.Header{}, status: http.StatusOK} }
+
+func (a *answer) Header() http.Header         { return a.header }
+func (a *answer) WriteHeader(status int)      { a.status = status }
+func (a *answer) Write(b []byte) (int, error) { return a.body.Write(b) }
+
+// countedStore counts how often a run is looked at.
+type countedStore struct {
+	*ledger.Ledger
+	heads atomic.Int64
+}
+
+func (c *countedStore) RunHead(ctx context.Context, name string) (audit.RunHead, error) {
+	c.heads.Add(1)
+	return c.Ledger.RunHead(ctx, name)
+}
+
+const viewers = 200
+
+// TestManyViewers has two hundred browsers watch a run: some read, some never do,
+// some leave at once. Those that read are told; the others hold nobody up, and
+// the run is looked at once for all of them.
+func TestManyViewers(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	ledgertest.Fill(t, l, ledgertest.Seed{Run: "watched", Pairs: 20, Wrong: .5})
+	counted := &countedStore{Ledger: l}
+	w := serveStore(t, l, counted)
+	host := strings.TrimPrefix(w.url, "http://")
+	told := make(chan struct{}, viewers)
+	var all sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	reading := 0
+	for i := range viewers {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Write([]byte("GET /events?run=watched HTTP/1.1\r\nHost: " + host + "\r\n\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		switch i % 4 {
+		case 0: // leaves at once
+			_ = conn.Close()
+			continue
+		case 1: // never reads
+			defer conn.Close()
+			continue
+		}
+		reading++
+		all.Go(func() {
+			defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+			for lines := bufio.NewScanner(conn); lines.Scan(); {
+				if lines.Text() == "retry: 3000" || strings.HasPrefix(lines.Text(), "event: moved") {
+					told <- struct{}{}
+				}
+			}
+		})
+	}
+	await(t, told, reading, "have their stream")
+	before := counted.heads.Load()
+	began := time.Now()
+	if err := l.TagRun(t.Context(), "watched", "moves nothing"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Commit(t.Context(), "watched", []audit.Pair{hostilePair(t, 1, `{}`)}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, told, reading, "are told that the run moved")
+	if looked, seconds := counted.heads.Load()-before, time.Since(began).Seconds(); float64(looked) > 3*seconds+5 {
+		t.Errorf("the run was looked at %d times in %.1f s for %d viewers", looked, seconds, reading)
+	}
+	cancel()
+	all.Wait()
+}
+
+func await(t *testing.T, told <-chan struct{}, n int, what string) {
+	t.Helper()
+	deadline := time.After(60 * time.Second)
+	for i := range n {
+		select {
+		case <-told:
+		case <-deadline:
+			t.Fatalf("%d of %d viewers %s", i, n, what)
+		}
+	}
+}
+
+// ledgerDown takes the ledger away under an open page and its stream: the page
+// says so, others show a clear error, and all come back by themselves.
+func ledgerDown(t *testing.T, b *browser) {
+	t.Helper()
+	pool := postgres.Pool(t)
+	l, err := ledger.New(pool, ledger.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ledgertest.Fill(t, l, ledgertest.Seed{Run: "down", Pairs: 20, Wrong: .5})
+	b.visit(t, serve(t, l))
+	b.open("/")
+	b.do(b.mark())
+	b.until(`document.querySelector("#offline").hidden`)
+	connect(t, pool, false)
+	b.until(`!document.querySelector("#offline").hidden`)
+	b.sound("the ledger is down")
+	if status, body := get(t, b.at+"/tools"); status != http.StatusServiceUnavailable || !strings.Contains(body, "ledger does not answer") {
+		t.Errorf("without its ledger a page answers %d: %.200s", status, body)
+	}
+	connect(t, pool, true)
+	b.until(`document.querySelector("#offline").hidden`)
+	if _, err := l.Commit(t.Context(), "down", []audit.Pair{hostilePair(t, 1, `{}`)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Summarize(t.Context(), "down"); err != nil {
+		t.Fatal(err)
+	}
+	b.until(`document.querySelector("[data-live=asof]").textContent.includes("21 calls")`)
+	if !b.holds(`window.stayed`) {
+		t.Error("the page was loaded again instead of coming back")
+	}
+}
+
+// connect lets nobody, or anybody, into a pool's database.
+func connect(t *testing.T, pool *pgxpool.Pool, may bool) {
+	t.Helper()
+	cfg := pool.Config().ConnConfig.Copy()
+	name := cfg.Database
+	cfg.Database = "postgres"
+	admin, err := pgx.ConnectConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = admin.Close(context.WithoutCancel(t.Context())) }()
+	allow := "false"
+	if may {
+		allow = "true"
+	}
+	if _, err := admin.Exec(t.Context(), `ALTER DATABASE `+name+` ALLOW_CONNECTIONS `+allow); err != nil {
+		t.Fatal(err)
+	}
+	if may {
+		return
+	}
+	if _, err := admin.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1`, name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// handler is a service that everybody may use.
+func handler(t *testing.T, l *ledger.Ledger) http.Handler {
+	t.Helper()
+	return web.New(configOf(l, l))
+}
