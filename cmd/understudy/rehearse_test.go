@@ -97,6 +97,17 @@ func TestRehearse(t *testing.T) {
 			t.Errorf("%+v lacks %q", swept, want)
 		}
 	}
+	evaluate := func(args ...string) result {
+		return run(t, program(t, dir, nil, append([]string{"eval", "--recipe", recipe, "--arm", "base", "--run", "runs", "--out", "results", "--tasks", "2", "--samples", "2", "--rehearse", "1"}, args...)...))
+	}
+	for range 2 { // the second time from what is there
+		if got := evaluate(); got.status != 0 || !strings.Contains(got.stdout, "retail-mini") || !strings.Contains(got.stdout, "tiny/base/1, step 0") {
+			t.Errorf("eval of the run: %+v", got)
+		}
+	}
+	if got := evaluate("retail"); got.status == 0 || !strings.Contains(got.stderr, "plays retail-mini@1 alone") {
+		t.Errorf("eval elsewhere: %+v", got)
+	}
 	file, err := os.Open(filepath.Join(dir, "frontier.svg"))
 	if err != nil {
 		t.Fatal(err)

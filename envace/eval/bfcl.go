@@ -78,6 +78,10 @@ func (e bfclEntry) conversation(gold [][]string, functions map[string][]Function
 	if len(e.Question) != len(gold) {
 		return c, fmt.Errorf("%d turns and %d answers", len(e.Question), len(gold))
 	}
+	var err error
+	if c.Config, err = only(e.Config, c.Classes); err != nil { // one entry configures a class that is not there
+		return c, fmt.Errorf("its configuration: %w", err)
+	}
 	parameters := map[string][]string{}
 	for _, class := range c.Classes {
 		if len(functions[class]) == 0 {

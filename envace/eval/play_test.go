@@ -305,7 +305,7 @@ func station(t *testing.T) (audit.Environment, []audit.Tool, map[string][]eval.F
 }
 
 const (
-	stationQuestions = `{"id":"multi_turn_base_0","question":[[{"role":"user","content":"Buy a bottle of water."}],[{"role":"user","content":"Let me through gate g with card c1."}]],"initial_config":{"Turnstile":{"cards":{"c1":5}},"Kiosk":{"stock":{"water":{"price":2,"left":3}}}},"involved_classes":["Turnstile","Kiosk"]}
+	stationQuestions = `{"id":"multi_turn_base_0","question":[[{"role":"user","content":"Buy a bottle of water."}],[{"role":"user","content":"Let me through gate g with card c1."}]],"initial_config":{"Turnstile":{"cards":{"c1":5}},"Kiosk":{"stock":{"water":{"price":2,"left":3}}},"Tram":{"line":4}},"involved_classes":["Turnstile","Kiosk"]}
 {"id":"multi_turn_miss_func_0","question":[[{"role":"user","content":"What does water cost?"}],[]],"initial_config":{"Turnstile":{},"Kiosk":{"stock":{"water":{"price":2,"left":3}}}},"involved_classes":["Turnstile","Kiosk"],"missed_function":{"1":["price"]},"excluded_function":["buy"]}
 `
 	stationAnswers = `{"id":"multi_turn_base_0","ground_truth":[["price('water')","buy(item='water')"],["enter(card='c1', gate='g')"]]}

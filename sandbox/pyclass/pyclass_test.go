@@ -395,3 +395,29 @@ func BenchmarkCall(b *testing.B) {
 	}
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "calls/s")
 }
+
+// A folder that knows its parent is a state like any other, and a change deep in it is
+// found.
+func TestStateThatHoldsItself(t *testing.T) {
+	t.Parallel()
+	_, s := open(t, pyclass.Spec{
+		Name: "tree", Kind: pyclass.BFCL, Class: "Tree", Tools: tools("grow:name"),
+		Source: `
+class Node:
+    def __init__(self, parent):
+        self.parent, self.children = parent, {}
+
+class Tree:
+    def _load_scenario(self, scenario, long_context=False):
+        self.root = Node(None)
+        self.root.children["a"] = Node(self.root)
+
+    def grow(self, name: str):
+        self.root.children["a"].children[name] = Node(self.root.children["a"])
+        return {"grown": name}
+`,
+	})
+	if o := call(t, s, "grow", `{"name":"b"}`); delta(o) != `add /root/children/a/children/b {"children":{},"parent":{"$above":2}}` && !strings.Contains(delta(o), "/root/children/a/children/b") {
+		t.Errorf("delta %s", delta(o))
+	}
+}
