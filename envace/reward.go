@@ -3,6 +3,7 @@ package envace
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"understudy/audit"
 )
@@ -30,19 +31,29 @@ type StateChecks struct {
 	// Raw is EnvScaler's pass rate, which pays a do-nothing agent for what holds
 	// at the start; else that is subtracted.
 	Raw bool
+	// Environment, if any, executes the calls of trajectories whose world had no
+	// checks: what was done counts, not what it was answered.
+	Environment audit.Environment
 }
 
 var _ Grader = StateChecks{}
 
 // Grade implements Grader.
-func (g StateChecks) Grade(_ context.Context, t *Trajectory) (Grade, error) {
-	if t.Stop.Rewardless() {
+func (g StateChecks) Grade(ctx context.Context, t *Trajectory) (Grade, error) {
+	check := t.Check
+	switch {
+	case t.Stop.Rewardless():
 		return Grade{Unknown: true, Reason: string(t.Stop)}, nil
-	}
-	if t.Check == nil {
+	case check == nil && g.Environment == nil:
 		return Grade{}, errUnchecked
+	case check == nil:
+		executed, err := Execute(ctx, g.Environment, t)
+		if err != nil {
+			return Grade{}, fmt.Errorf("execute what was rehearsed: %w", err)
+		}
+		check = &executed
 	}
-	return Grade{Reward: g.reward(*t.Check), Success: t.Check.Success()}, nil
+	return Grade{Reward: g.reward(*check), Success: check.Success()}, nil
 }
 
 func (g StateChecks) reward(c audit.CheckResult) float64 {

@@ -25,6 +25,7 @@ type Config struct {
 	DatabaseURL         secret        `setting:"database-url"         default:""               help:"PostgreSQL to use instead of the private one: postgres://user:password@host/database"`
 	NATSURL             secret        `setting:"nats-url"             default:""               help:"NATS server with JetStream to use instead of the one in process: nats://host:4222"`
 	PolicyKey           secret        `setting:"policy-key"           default:""               help:"bearer token of the model server that --policy names"`
+	JudgeKey            secret        `setting:"judge-key"            default:""               help:"bearer token of the server that --judge names"`
 	Environments        string        `setting:"environments"         default:""               help:"YAML file that declares environments of yours; by default environments.yaml, where there is one"`
 	SamplingSecret      secret        `setting:"sampling-secret"      default:""               help:"keys the choice of what is audited, so that a policy cannot tell"`
 	GateWebhook         secret        `setting:"gate-webhook"         default:""               help:"URL that is told when a gate turns from PASS to FAIL and stays there for two verdicts"`

@@ -64,7 +64,7 @@ func rollOut(ctx context.Context, inv *invocation, f trainFlags, inFlight int) (
 	if err != nil {
 		return err
 	}
-	c.Arm, c.Seed = arm, f.seed
+	c.Arm, c.Seed, c.Source = arm, f.seed, t.sources[arm]
 	dealt, err := newFarm(conn, farmName(recipe, arm, f.seed), inv.log, inFlight)
 	if err != nil {
 		return err

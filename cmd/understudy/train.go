@@ -43,6 +43,7 @@ type trainFlags struct {
 	away                          bool // rollouts are done by workers elsewhere
 	svg                           string
 	policy                        policyFlags
+	chat                          chatFlags
 }
 
 func (f *trainFlags) register(fs *flag.FlagSet) {
@@ -60,6 +61,7 @@ func (f *trainFlags) register(fs *flag.FlagSet) {
 	fs.BoolVar(&f.table, "table", false, "train nothing, print the table of what is there")
 	fs.BoolVar(&f.away, "rollout-workers", false, "have processes of understudy rollout-worker, here or on other machines, do the rollouts; needs --nats-url")
 	f.policy.register(fs)
+	f.chat.register(fs)
 }
 
 // runs are the runs of a sweep, or the one that is asked for; seeds come first, so
@@ -94,6 +96,9 @@ func trainRun(ctx context.Context, inv *invocation, f trainFlags) (err error) {
 	if f.steps > 0 {
 		recipe.Steps = f.steps
 	}
+	if f.chat.modelDir != "" {
+		recipe.Model.Dir = f.chat.modelDir
+	}
 	if f.out == "" {
 		f.out = filepath.Join("runs", recipe.Name)
 	}
@@ -103,6 +108,9 @@ func trainRun(ctx context.Context, inv *invocation, f trainFlags) (err error) {
 	}
 	if f.table {
 		return f.show(inv.stdout, runs)
+	}
+	if f.chat.dryRun {
+		return dryRun(ctx, inv, f, recipe)
 	}
 	t := &training{flags: f, recipe: recipe, inv: inv}
 	if err := t.open(ctx); err != nil {
@@ -135,6 +143,9 @@ const ceilingWorlds = 32
 
 // findCeiling computes the Bayes ceiling of the tasks that evaluations use.
 func (t *training) findCeiling(ctx context.Context) error {
+	if t.common.Environment == nil {
+		return usageError("--ceiling: recipe "+t.recipe.Name+" has no environment whose answers could be drawn", "leave it out")
+	}
 	fmt.Fprintln(t.inv.stdout, "drawing possible worlds for the held-out tasks: a few minutes")
 	tasks := t.common.Test[:min(len(t.common.Test), t.recipe.Evaluation.Tasks)]
 	c, err := train.BayesCeiling(ctx, t.common.Environment, t.common.Rules, tasks, ceilingWorlds)
@@ -173,18 +184,16 @@ type training struct {
 	resources *resources
 	ledger    *ledger.Ledger
 	rewards   *rewards
+	sources   map[train.Arm]envace.Source // the worlds of grpo-simulator and grpo-recorded
 }
 
 // open starts the ledger, where metrics and rewards are kept, and reads the tasks.
 func (t *training) open(ctx context.Context) (err error) {
-	if t.recipe.Format != "tiny" {
-		return &audit.Error{
-			Code: audit.CodeUnprocessable, Message: "recipe " + t.recipe.Name + " trains in the chat format",
-			Hint: "this build trains the tiny format; the recipe can be read and validated",
-		}
-	}
 	if t.flags.away && t.inv.config.NATSURL == "" {
 		return usageError("--rollout-workers without --nats-url", "workers on other machines need a NATS server with JetStream that they can reach, too")
+	}
+	if t.flags.away && t.recipe.Format != "tiny" {
+		return usageError("--rollout-workers with recipe "+t.recipe.Name, "workers play the tiny format; leave it out to roll out here")
 	}
 	t.envs = newEnvironments(t.inv.config)
 	defer func() {
@@ -206,49 +215,65 @@ func (t *training) open(ctx context.Context) (err error) {
 }
 
 // prepare is what every run's configuration holds.
-func (t *training) prepare(ctx context.Context) (train.Config, error) {
-	c := train.Config{Recipe: t.recipe, Progress: func(line string) { fmt.Fprintln(t.inv.stdout, line) }}
-	if t.rewards != nil { // a rollout worker pays nothing
-		c.Scorer = t.rewards.hook
-	}
-	var err error
-	if c.Environment, err = t.envs.Environment(ctx, t.recipe.Environment); err != nil {
-		return c, err
-	}
-	tasker, ok := c.Environment.(audit.Tasker)
-	if !ok {
-		return c, &audit.Error{Code: audit.CodeUnprocessable, Message: t.recipe.Environment + " has no tasks", Hint: "train in an environment that has"}
-	}
-	t.inv.log.InfoContext(ctx, "generating tasks", slog.Int("train", t.recipe.Data.Train), slog.Int("heldout", t.recipe.Data.Heldout))
-	if c.Train, err = tasker.Tasks(ctx, t.recipe.Data.TrainSeed, t.recipe.Data.Train); err != nil {
-		return c, err
-	}
-	if c.Test, err = tasker.Tasks(ctx, t.recipe.Data.HeldoutSeed, t.recipe.Data.Heldout); err != nil {
-		return c, err
-	}
-	if c.Rules, err = audit.NewRules(audit.RulesSpec{}, nil, nil); err != nil {
-		return c, err
-	}
-	tools, err := c.Environment.Tools(ctx)
-	if err != nil {
-		return c, err
-	}
-	words, err := tiny.Learn(ctx, c.Environment, t.recipe.Data.TrainSeed, t.recipe.Data.Train)
-	if err != nil {
-		return c, err
-	}
-	c.Format, c.Grader = tiny.Format{Vocabulary: words}, tiny.Checklist{Tools: tools, Rules: c.Rules}
-	if t.recipe.Reward.Grader == "state" {
-		c.Grader = envace.StateChecks{Raw: t.recipe.Reward.Raw}
-	}
+func (t *training) prepare(ctx context.Context) (c train.Config, err error) {
+	t.sources = map[train.Arm]envace.Source{}
 	if t.flags.policy.url != "" {
 		simulator, err := t.flags.policy.remote(t.inv.config)
 		if err != nil {
 			return c, err
 		}
-		c.Source = envace.Simulated{Rehearser: simulator}
+		t.sources[train.ArmSimulator] = envace.Simulated{Rehearser: simulator}
 	}
-	return c, nil
+	c = train.Config{Progress: func(line string) { fmt.Fprintln(t.inv.stdout, line) }, KVMemory: int64(t.flags.chat.kvMiB) << 20}
+	if t.rewards != nil { // a rollout worker pays nothing
+		c.Scorer = t.rewards.hook
+	}
+	if c.Rules, err = audit.NewRules(audit.RulesSpec{}, nil, nil); err != nil {
+		return c, err
+	}
+	if t.recipe.Data.Source == "cm2" {
+		err = t.converse(&c)
+	} else {
+		err = t.settle(ctx, &c)
+	}
+	c.Recipe = t.recipe
+	return c, err
+}
+
+// settle takes tasks, format and grader of an environment.
+func (t *training) settle(ctx context.Context, c *train.Config) (err error) {
+	if c.Environment, err = t.envs.Environment(ctx, t.recipe.Environment); err != nil {
+		return err
+	}
+	tasker, ok := c.Environment.(audit.Tasker)
+	if !ok {
+		return &audit.Error{Code: audit.CodeUnprocessable, Message: t.recipe.Environment + " has no tasks", Hint: "train in an environment that has"}
+	}
+	t.inv.log.InfoContext(ctx, "generating tasks", slog.Int("train", t.recipe.Data.Train), slog.Int("heldout", t.recipe.Data.Heldout))
+	if c.Train, err = tasker.Tasks(ctx, t.recipe.Data.TrainSeed, t.recipe.Data.Train); err != nil {
+		return err
+	}
+	if c.Test, err = tasker.Tasks(ctx, t.recipe.Data.HeldoutSeed, t.recipe.Data.Heldout); err != nil {
+		return err
+	}
+	t.sources[train.ArmRecorded] = train.Solutions{Environment: c.Environment}
+	c.Grader = envace.StateChecks{Raw: t.recipe.Reward.Raw, Environment: c.Environment}
+	if t.recipe.Format != "tiny" {
+		return t.speak(c)
+	}
+	tools, err := c.Environment.Tools(ctx)
+	if err != nil {
+		return err
+	}
+	words, err := tiny.Learn(ctx, c.Environment, t.recipe.Data.TrainSeed, t.recipe.Data.Train)
+	if err != nil {
+		return err
+	}
+	c.Format = tiny.Format{Vocabulary: words}
+	if t.recipe.Reward.Grader == "checklist" {
+		c.Grader = tiny.Checklist{Tools: tools, Rules: c.Rules}
+	}
+	return nil
 }
 
 // run trains one arm and seed, unless that is done.
@@ -256,6 +281,7 @@ func (t *training) run(ctx context.Context, c train.Config) error {
 	arm, seed := c.Arm, c.Seed
 	c = t.common
 	c.Arm, c.Seed = arm, seed
+	c.Source = t.sources[arm]
 	if arm == train.ArmSandbox {
 		c.Imagined = c.Grader
 		c.Grader = envace.StateChecks{Raw: t.recipe.Reward.Raw}

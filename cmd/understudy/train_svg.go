@@ -21,7 +21,7 @@ type sweepFigure struct {
 func sweepFigures() []sweepFigure {
 	return []sweepFigure{
 		{"False successes on canaries", canaryFSR},
-		{"Tasks solved in the sandbox", func(e train.Evaluated) stat.Estimate { return solved(e, real) }},
+		{"Tasks solved in the sandbox", acted},
 		{"Tasks solved in imagination", func(e train.Evaluated) stat.Estimate { return solved(e, imagined) }},
 		{"Imagination gap", gap},
 		{"Leaf F1 on executed history", forced(audit.FigureLeafF1)},

@@ -26,7 +26,7 @@ func printSweep(w io.Writer, out string, runs []train.Config) error {
 	for _, r := range curves {
 		e, fsr := r.last(), canaryFSR(r.last())
 		table.add(string(r.arm), strconv.FormatUint(r.seed, 10), strconv.Itoa(e.Step), bounded(fsr), strconv.Itoa(fsr.N),
-			bounded(solved(e, real)), bounded(solved(e, imagined)), bounded(gap(e)), bounded(forced(audit.FigureLeafF1)(e)),
+			bounded(acted(e)), bounded(solved(e, imagined)), bounded(gap(e)), bounded(forced(audit.FigureLeafF1)(e)),
 			bounded(forced(audit.FigureEffectF1)(e)), strconv.Itoa(len(e.Tasks)), count(r.tokens))
 	}
 	if err := table.print(w); err != nil {
@@ -153,16 +153,28 @@ func solved(e train.Evaluated, count func(train.EvaluatedTask) int) stat.Estimat
 	return stat.ClusteredWilson(taskClusters(e, count), .95)
 }
 
+// acted is the success of acting in the sandbox; unknown where there is none.
+func acted(e train.Evaluated) stat.Estimate {
+	if e.Unexecuted {
+		return stat.Clustered(nil, .95)
+	}
+	return solved(e, real)
+}
+
 // gap is success in imagination less success of the same calls executed.
 func gap(e train.Evaluated) stat.Estimate {
+	if e.Unexecuted {
+		return stat.Clustered(nil, .95)
+	}
 	return stat.PairedDifference(taskClusters(e, imagined), taskClusters(e, executed), .95)
 }
 
 func taskClusters(e train.Evaluated, count func(train.EvaluatedTask) int) []stat.Cluster {
-	clusters := make([]stat.Cluster, len(e.Tasks))
-	for i, t := range e.Tasks {
-		n := float64(count(t))
-		clusters[i] = stat.Cluster{Group: t.Task, N: t.Samples, Weight: float64(t.Samples), Sum: n, SumSq: n}
+	clusters := make([]stat.Cluster, 0, len(e.Tasks))
+	for _, t := range e.Tasks {
+		if n := float64(count(t)); t.Samples > 0 { // else no sample of it could be graded
+			clusters = append(clusters, stat.Cluster{Group: t.Task, N: t.Samples, Weight: float64(t.Samples), Sum: n, SumSq: n})
+		}
 	}
 	return clusters
 }

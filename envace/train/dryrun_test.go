@@ -1,7 +1,6 @@
 package train_test
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -88,18 +87,22 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// A judge that fails for good stops the run, after it was asked again.
-func TestDryRunStopsWithItsJudge(t *testing.T) {
+// A judge that fails for good stops the run, and what an arm lacks is said before
+// anything is trained.
+func TestDryRunStops(t *testing.T) {
 	t.Parallel()
 	d := dry(t, "paper-qwen3-1.7b", func(string) (int, string) { return http.StatusUnauthorized, "" })
-	d.Recipe.Evaluation.Every = 0
-	d.Samples[1].Items = d.Samples[1].Items[:1] // nothing to imitate but one call: the warm start is short
+	for arm, want := range map[train.Arm]string{
+		train.ArmSimulator: "--policy", train.ArmSandbox: "recipe with an environment", train.ArmCalibrated: "take the arm envace",
+	} {
+		d.Arm, d.Runtime.Out = arm, t.TempDir()
+		if _, err := d.Run(t.Context()); audit.ErrorCode(err) != audit.CodeInvalid || !strings.Contains(audit.ErrorHint(err), want) {
+			t.Errorf("%s without its world: %v", arm, err)
+		}
+	}
+	d.Arm, d.Runtime.Out = train.ArmRecorded, t.TempDir() // the conversations are its recordings
+	d.Samples[1].Items = d.Samples[1].Items[:2]           // so that the warm start is short
 	if _, err := d.Run(t.Context()); audit.ErrorCode(err) != audit.CodeUnauthorized || !strings.Contains(audit.ErrorHint(err), "--judge-key") {
 		t.Errorf("the run ended with %v", err)
-	}
-	d.Arm = train.ArmSimulator
-	d.Runtime.Out = t.TempDir()
-	if _, err := d.Run(context.WithoutCancel(t.Context())); audit.ErrorCode(err) != audit.CodeInvalid || !strings.Contains(audit.ErrorHint(err), "--policy") {
-		t.Errorf("grpo-simulator without a simulator: %v", err)
 	}
 }

@@ -59,6 +59,9 @@ func Run(ctx context.Context, c Config, r Runtime) error {
 
 // Open loads a run at its last checkpoint, or at its warm start.
 func Open(ctx context.Context, c Config, r Runtime) (*Trainer, error) {
+	if err := c.lacks(); err != nil {
+		return nil, err
+	}
 	digest, err := c.Recipe.Digest()
 	if err != nil {
 		return nil, err

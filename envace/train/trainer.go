@@ -77,33 +77,35 @@ func newTrainer(ctx context.Context, c Config, learners []*learner) (*Trainer, e
 	return t, err
 }
 
-// source is the world in which the arm's rollouts happen. What it lacks is named
-// before anything is sampled.
+// lacks says what the arm's world needs and is not there, before anything is loaded.
+func (c Config) lacks() error {
+	missing := func(what, hint string) error {
+		return &audit.Error{Code: audit.CodeInvalid, Message: fmt.Sprintf("arm %s has no %s", c.Arm, what), Hint: hint}
+	}
+	switch {
+	case c.Arm == ArmCalibrated && c.Environment == nil:
+		return missing("environment to compare rehearsals with", "train in a recipe with an environment, or take the arm envace")
+	case c.Arm == ArmSandbox && c.Environment == nil:
+		return missing("environment to act in", "train in a recipe with an environment")
+	case c.Arm == ArmSimulator && c.Source == nil:
+		return missing("simulator", "give the URL of the server whose model answers calls: --policy URL")
+	case c.Arm == ArmRecorded && c.Source == nil:
+		return missing("recordings", "train on tasks whose calls are recorded: the conversations of --data, or the solutions of an environment's tasks")
+	}
+	return nil
+}
+
+// source is the world in which the arm's rollouts happen.
 func (t *Trainer) source() (envace.Source, error) {
-	lacks := func(what, hint string) (envace.Source, error) {
-		return nil, &audit.Error{Code: audit.CodeInvalid, Message: fmt.Sprintf("arm %s has no %s", t.Arm, what), Hint: hint}
+	if err := t.lacks(); err != nil {
+		return nil, err
 	}
 	switch t.Arm {
-	case ArmCalibrated:
-		if t.Environment == nil {
-			return lacks("environment to compare rehearsals with", "train in a recipe with an environment, or take the arm envace")
-		}
 	case ArmSandbox:
-		if t.Environment == nil {
-			return lacks("environment to act in", "train in a recipe with an environment")
-		}
 		return envace.Executing{Environment: t.Environment}, nil
-	case ArmSimulator:
-		if t.Source == nil {
-			return lacks("simulator", "give the URL of the server whose model answers calls: --policy URL")
-		}
+	case ArmSimulator, ArmRecorded:
 		return t.Source, nil
-	case ArmRecorded:
-		if t.Source == nil {
-			return lacks("recordings", "train on tasks whose calls are recorded: the conversations of --data, or the solutions of an environment's tasks")
-		}
-		return t.Source, nil
-	case ArmBase, ArmEnvACE, ArmPerRole, ArmFrozenRole, ArmFrozenActor:
+	case ArmBase, ArmEnvACE, ArmPerRole, ArmCalibrated, ArmFrozenRole, ArmFrozenActor:
 	}
 	return t.rehearsing(false), nil
 }

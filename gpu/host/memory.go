@@ -1,0 +1,4 @@
+package host
+
+// Memory is the bytes of memory that this machine has; 0: not known.
+func Memory() int64 { return physical() }
