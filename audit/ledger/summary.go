@@ -200,12 +200,14 @@ type summaryKey struct {
 // summaryCache keeps the summaries that were read last, decoded. What it holds
 // is shared: nobody changes it.
 type summaryCache struct {
-	mu   sync.Mutex
-	kept map[summaryKey]audit.Summary
+	mu      sync.Mutex
+	kept    map[summaryKey]audit.Summary
+	figures int // in all that is kept
 }
 
-// maxSummaries bounds the cache to some tens of megabytes.
-const maxSummaries = 256
+// maxFigures bounds the cache to about a hundred megabytes, however many tools a
+// run has; one summary is always kept.
+const maxFigures = 16384
 
 func (c *summaryCache) get(key summaryKey) (audit.Summary, bool) {
 	c.mu.Lock()
@@ -217,12 +219,17 @@ func (c *summaryCache) get(key summaryKey) (audit.Summary, bool) {
 func (c *summaryCache) put(key summaryKey, s audit.Summary) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.kept) >= maxSummaries || c.kept == nil {
-		c.kept = make(map[summaryKey]audit.Summary, maxSummaries)
+	if !s.Computed.Equal(key.computed) {
+		return // it was replaced in between
 	}
-	if s.Computed.Equal(key.computed) { // else it was replaced in between
-		c.kept[key] = s
+	figures := len(s.Tools) + 2
+	if c.figures+figures > maxFigures || c.kept == nil {
+		c.kept, c.figures = make(map[summaryKey]audit.Summary), 0
 	}
+	if _, ok := c.kept[key]; !ok {
+		c.figures += figures
+	}
+	c.kept[key] = s
 }
 
 // Stale lists runs whose counters moved since their figures were computed,

@@ -97,6 +97,10 @@ type choice struct {
 	Chosen      bool
 }
 
+// maxChoices bounds the names that a page offers; the others are a click away in
+// the lists.
+const maxChoices = 50
+
 // choices are the options of one filter that a page understands.
 func (f filter) choices(key string, s *audit.Summary) []choice {
 	switch key {
@@ -109,7 +113,8 @@ func (f filter) choices(key string, s *audit.Summary) []choice {
 	case "tool":
 		all := []choice{{"all tools", "", f.Tool == ""}}
 		for i := range s.Tools {
-			if name := s.Tools[i].Tool; all[len(all)-1].Value != name {
+			name := s.Tools[i].Tool
+			if all[len(all)-1].Value != name && (len(all) <= maxChoices || f.Tool == name) {
 				all = append(all, choice{name, name, f.Tool == name})
 			}
 		}

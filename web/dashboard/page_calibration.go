@@ -45,7 +45,9 @@ func (s *site) calibration(ctx context.Context, r *request) (any, error) {
 		if t.Calibration == nil && t.Tool != r.Tool {
 			continue
 		}
-		v.Tools = append(v.Tools, choice{t.Tool, r.With("tool", t.Tool).URL("/calibration"), t.Tool == r.Tool})
+		if len(v.Tools) <= maxChoices || t.Tool == r.Tool {
+			v.Tools = append(v.Tools, choice{t.Tool, r.With("tool", t.Tool).URL("/calibration"), t.Tool == r.Tool})
+		}
 		if t.Tool == r.Tool {
 			v.Figures = t
 		}

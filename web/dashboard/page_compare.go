@@ -86,7 +86,7 @@ func (s *site) compare(ctx context.Context, r *request) (any, error) {
 	narrow(baseline, r)
 	narrow(candidate, r)
 	v.C = audit.CompareRuns(baseline, candidate)
-	v.Tools, v.Total = v.C.Tools, v.C.Total
+	v.Tools, v.Total = v.C.Tools[:min(len(v.C.Tools), toolsShown)], v.C.Total
 	return v, v.list(r)
 }
 

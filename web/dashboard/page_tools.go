@@ -17,9 +17,15 @@ type toolList struct {
 	Summary audit.Summary
 	Tools   []toolRow
 	Several bool // environments
+	All     int  // tools; Tools are those of this page
 	Sort    string
 	Sorts   []choice
+	First   string // of the list; "" = this is it
+	Next    string
 }
+
+// toolsShown is how many tools a page shows: a row takes two kilobytes.
+const toolsShown = 50
 
 func (t *toolList) summary() *audit.Summary { return &t.Summary }
 
@@ -50,7 +56,29 @@ func (s *site) tools(ctx context.Context, r *request) (*toolList, error) {
 		t.Several = t.Several || line.Environment != t.Summary.Tools[0].Environment
 	}
 	t.sort()
+	if err := t.cut(r); err != nil {
+		return nil, err
+	}
 	return t, s.trends(ctx, r, t)
+}
+
+// cut leaves the rows of the page that is asked for.
+func (t *toolList) cut(r *request) error {
+	from, err := position(r.Query("after"))
+	if err != nil {
+		return err
+	}
+	t.All = len(t.Tools)
+	from = min(from, t.All)
+	to := min(from+toolsShown, t.All)
+	if from > 0 {
+		t.First = r.URL("/tools", "sort", t.Sort)
+	}
+	if to < t.All {
+		t.Next = r.URL("/tools", "sort", t.Sort, "after", strconv.Itoa(to))
+	}
+	t.Tools = t.Tools[from:to]
+	return nil
 }
 
 // sort orders the rows; the lower bound of faithfulness, the worst first, unless
