@@ -4,36 +4,51 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	"understudy/audit"
-	"understudy/audit/gate"
-	"understudy/audit/ledger"
 )
 
 func demoCommand() command {
 	return command{
-		name: "demo", summary: "the main job, start to end: audit two checkpoints of a rehearser on the retail domain",
+		name: "demo", summary: "the main job, start to end: audits on the retail domain, then a policy that is trained, audited and gated",
 		example: "understudy demo --once",
 		setup: func(fs *flag.FlagSet) runFunc {
 			var d demoFlags
 			fs.BoolVar(&d.once, "once", false, "stop when the audit is done instead of serving on")
 			fs.StringVar(&d.environment, "environment", "retail@1", "sandbox to audit on")
+			fs.BoolVar(&d.json, "json", false, "with --once: print one JSON document of runs, figures and verdicts, and nothing else")
+			fs.StringVar(&d.policy, "policy", demoTiny, "of the second act: tiny, trained on the spot; smollm2, a real language model instead of everything else (make model-smollm2); none")
+			fs.StringVar(&d.recipe, "recipe", demoRecipe, "of the tiny policy's training")
 			fs.IntVar(&d.rollouts, "rollouts", 4, "rollouts of each task: the prompt group")
 			fs.IntVar(&d.canaries, "canaries", 200, "calls that the sandbox must refuse")
-			return func(ctx context.Context, inv *invocation) error { return demo(ctx, inv, d) }
+			return func(ctx context.Context, inv *invocation) error {
+				if !slices.Contains([]string{demoTiny, demoSmolLM2, demoNone}, d.policy) {
+					return usageError("--policy "+d.policy, "write tiny, smollm2 or none")
+				}
+				return demo(ctx, inv, d)
+			}
 		},
 	}
 }
 
 type demoFlags struct {
-	once        bool
+	once, json  bool
+	policy      string
+	recipe      string
 	environment string
 	rollouts    int
 	canaries    int
 }
+
+// The policies of the demo's second act.
+const (
+	demoTiny    = "tiny"
+	demoSmolLM2 = "smollm2"
+	demoNone    = "none"
+)
 
 // demoCheckpoint is one stage of an imagined training.
 type demoCheckpoint struct {
@@ -60,75 +75,70 @@ func demoCheckpoints() []demoCheckpoint {
 }
 
 func demo(ctx context.Context, inv *invocation, d demoFlags) (err error) {
-	began := time.Now()
-	fmt.Fprintf(inv.stdout, "       starting; PostgreSQL and JetStream live in %s (the first time takes some seconds)\n", inv.config.DataDir)
-	m := &Main{Config: inv.config, Logger: inv.log, Out: inv.stdout}
+	if d.json && !d.once {
+		return usageError("--json without --once", "a document has an end: give both")
+	}
+	s := &story{out: inv.stdout, began: time.Now(), silent: d.json}
+	s.say("starting; PostgreSQL and JetStream live in %s (the first time takes some seconds)", inv.config.DataDir)
+	m := &Main{Config: inv.config, Logger: inv.log}
+	if !d.json {
+		m.Out = inv.stdout
+	}
 	if err := m.Run(ctx); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close(ctx)) }()
-	p, err := newPipeline(m.resources, inv.config, inv.log, pipelineConfig{})
+	p, err := newPipeline(m.resources, inv.config, inv.log, pipelineConfig{metrics: m.metrics})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
-	fmt.Fprintf(inv.stdout, "%4.1fs  ledger: PostgreSQL, %s; transport: JetStream, %s; service: %s\n",
-		time.Since(began).Seconds(), m.resources.postgresName(), m.resources.natsName(), m.URL())
-	fmt.Fprintln(inv.stdout, "       The rehearser of this demo is no trained policy: it looks at the truth and spoils a share of its answers.")
-	for _, checkpoint := range demoCheckpoints() {
-		if err := d.checkpoint(ctx, inv, p, checkpoint, began); err != nil {
-			return err
-		}
+	s.say("ledger: PostgreSQL, %s; transport: JetStream, %s; dashboard: %s", m.resources.postgresName(), m.resources.natsName(), m.URL())
+	if err := d.acts(ctx, inv, m, p, s); err != nil {
+		return err
 	}
 	if d.once {
-		return nil
+		return s.end()
 	}
-	fmt.Fprintf(inv.stdout, "\nserving %s until you stop it (Ctrl-C); beside it: understudy report, gate, import, verify\n", m.URL())
+	s.say("serving %s until you stop it (Ctrl-C); beside it: understudy report, gate, import, verify", m.URL())
 	return m.Wait(ctx)
 }
 
-// checkpoint audits one checkpoint as a run of its own and prints its table.
-func (d demoFlags) checkpoint(ctx context.Context, inv *invocation, p *pipeline, c demoCheckpoint, began time.Time) error {
-	run := runName("demo-step-"+strconv.FormatInt(c.step, 10), time.Now())
-	fmt.Fprintf(inv.stdout, "\n%4.1fs  checkpoint %d, which %s\n", time.Since(began).Seconds(), c.step, c.story)
-	episodes, err := d.episodes(ctx, p, c)
-	if err != nil {
-		return err
+// acts are the demo: recorded rehearsals on the full domain, then a policy that is
+// trained on the spot, whose warm start runs beside the first act.
+func (d demoFlags) acts(ctx context.Context, inv *invocation, m *Main, p *pipeline, s *story) error {
+	if d.policy == demoSmolLM2 {
+		return d.smolLM2(ctx, inv, m, s)
 	}
-	if _, err := p.ledger.CreateRun(ctx, audit.NewRun{
-		Name: run, Policy: "demo", Checkpoint: c.step, Settings: inv.config.Effective(), Tags: []string{"demo"},
-	}); err != nil {
-		return err
+	var policy *demoPolicy
+	if d.policy == demoTiny {
+		var err error
+		if policy, err = newDemoPolicy(ctx, inv, m, p, s, d); err != nil {
+			return err
+		}
+		defer policy.close()
+		if policy.cached() {
+			s.say("the policy of the second act was trained before and is read from %s", policy.training.flags.out)
+		}
 	}
-	queued, err := p.ledger.Enqueue(ctx, run, episodes)
-	if err != nil {
-		return err
+	s.say("first act: a rehearser on %s that is no trained policy: it looks at the truth and spoils a share of its answers", d.environment)
+	for _, c := range demoCheckpoints() {
+		episodes, err := d.episodes(ctx, p, c)
+		if err != nil {
+			return err
+		}
+		s.say("checkpoint %d, which %s", c.step, c.story)
+		if err := s.auditRun(ctx, inv, p, audit.NewRun{
+			Name: runName("demo-step-"+strconv.FormatInt(c.step, 10), time.Now()), Policy: "demo", Checkpoint: c.step,
+			Settings: inv.config.Effective(), Tags: []string{"demo"},
+		}, episodes); err != nil {
+			return err
+		}
 	}
-	fmt.Fprintf(inv.stdout, "%4.1fs  %d episodes queued: %d rollouts of each task, and %d canaries: calls that the sandbox must refuse\n",
-		time.Since(began).Seconds(), queued, d.rollouts, d.canaries)
-	if err := p.drain(ctx, inv, run); err != nil {
-		return err
+	if policy == nil {
+		return nil
 	}
-	fmt.Fprintf(inv.stdout, "%4.1fs  every action executed, compared, stored\n\n", time.Since(began).Seconds())
-	if err := printRun(ctx, inv, p.ledger, run); err != nil {
-		return err
-	}
-	return printGate(ctx, inv, p.ledger, run)
-}
-
-// printGate decides about a run with the gate policy that everybody starts from.
-func printGate(ctx context.Context, inv *invocation, l *ledger.Ledger, run string) error {
-	policy, err := gate.Load(gate.Starting())
-	if err != nil {
-		return err
-	}
-	evidence, err := gate.Collect(ctx, l, policy, run, "none")
-	if err != nil {
-		return err
-	}
-	v := gate.Decide(policy, evidence, gate.Options{Now: time.Now()})
-	fmt.Fprintln(inv.stdout, "gate:", v.Line)
-	return nil
+	return policy.run(ctx)
 }
 
 // episodes are rollouts of the domain's tasks and canaries, each with the

@@ -282,27 +282,31 @@ func (t *training) run(ctx context.Context, c train.Config) error {
 	c = t.common
 	c.Arm, c.Seed = arm, seed
 	c.Source = t.sources[arm]
-	if arm == train.ArmSandbox {
-		c.Imagined = c.Grader
-		c.Grader = envace.StateChecks{Raw: t.recipe.Reward.Raw}
+	return t.runAs(ctx, c, train.Runtime{Out: t.flags.out, Device: func() (gpu.Device, error) { return host.New(host.Options{Threads: t.flags.threads}) }})
+}
+
+// runAs trains with a whole configuration, and keeps its metrics in the ledger.
+func (t *training) runAs(ctx context.Context, c train.Config, r train.Runtime) error {
+	if c.Arm == train.ArmSandbox {
+		c.Imagined, c.Grader = c.Grader, envace.StateChecks{Raw: t.recipe.Reward.Raw}
 	}
 	settings, err := json.Marshal(t.recipe)
 	if err != nil {
 		return fmt.Errorf("encode the recipe: %w", err)
 	}
 	id, err := t.ledger.StartTraining(ctx, audit.NewTraining{
-		Experiment: t.recipe.Name, Arm: string(arm), Seed: int64(seed), Policy: t.recipe.Name + "/" + string(arm), Settings: settings,
+		Experiment: t.recipe.Name, Arm: string(c.Arm), Seed: int64(c.Seed), Policy: t.recipe.Name + "/" + string(c.Arm), Settings: settings,
 	})
 	if err != nil {
 		return err
 	}
 	if t.flags.away {
-		if c.Farm, err = newFarm(t.resources.nats, farmName(t.recipe, arm, seed), t.inv.log, 0); err != nil {
+		if c.Farm, err = newFarm(t.resources.nats, farmName(t.recipe, c.Arm, c.Seed), t.inv.log, 0); err != nil {
 			return err
 		}
 	}
 	c.Sinks = []train.Sink{ledgerSink{func(metrics []audit.Metric) error { return t.ledger.WriteMetrics(ctx, id, metrics) }}}
-	err = train.Run(ctx, c, train.Runtime{Out: t.flags.out, Device: func() (gpu.Device, error) { return host.New(host.Options{Threads: t.flags.threads}) }})
+	err = train.Run(ctx, c, r)
 	reason := ""
 	if err != nil {
 		reason = err.Error()

@@ -1,11 +1,15 @@
 package train
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 
+	"golang.org/x/sync/errgroup"
+
 	"understudy/audit"
+	"understudy/envace"
 	"understudy/envace/local"
 	"understudy/envace/tiny"
 	"understudy/gpu"
@@ -97,6 +101,30 @@ func (p *Player) load(c Config, r Runtime, set audit.PolicyRole, folder string) 
 	p.engines = append(p.engines, engine)
 	p.Policy.Engines[set] = engine
 	return nil
+}
+
+// Imagine rolls each task out n times in the world that the policy plays itself.
+func (p *Player) Imagine(ctx context.Context, c Config, tasks []audit.Task, n int) ([]*envace.Trajectory, error) {
+	tools, err := c.Environment.Tools(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list tools: %w", err)
+	}
+	t := Trainer{Config: c, policy: p.Policy}
+	rollout := envace.Rollout{
+		Policy: p.Policy, ReadAct: c.Format.ReadAct, Limits: c.Recipe.limits(), Errors: c.Recipe.Rollout.Errors,
+		Told: c.Environment.Info().Policy, Tools: tools, Rules: c.Rules, Source: t.rehearsing(false),
+	}
+	trajectories := make([]*envace.Trajectory, len(tasks)*n)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(64) // as many as the generator batches
+	for i := range trajectories {
+		group.Go(func() error {
+			var err error
+			trajectories[i], err = rollout.Run(ctx, tasks[i/n], t.derive("imagine", i, p.Step))
+			return err
+		})
+	}
+	return trajectories, group.Wait()
 }
 
 // Close frees the parameters.

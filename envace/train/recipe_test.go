@@ -42,7 +42,7 @@ func TestPaperRecipes(t *testing.T) {
 			t.Errorf("%s:\n got %+v\nwant %+v", name, got, want)
 		}
 	}
-	if !slices.Equal(train.Names(), []string{"paper-qwen3-1.7b", "paper-qwen3-8b", "tiny"}) {
+	if !slices.Equal(train.Names(), []string{"demo", "paper-qwen3-1.7b", "paper-qwen3-8b", "tiny"}) {
 		t.Errorf("the recipes are %v", train.Names())
 	}
 }
