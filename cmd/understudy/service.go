@@ -162,4 +162,3 @@ func (m *Main) ready(ctx context.Context) error {
 	}
 	return nil
 }
-
