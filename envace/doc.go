@@ -17,10 +17,21 @@
 //	       world: rehearsed, executed, simulated or recorded ─► world, prompt, error_reply
 //
 // Chat models play through envace/chat, the language of a few hundred words through
-// envace/tiny, on the built-in engine through envace/local. envace/judge grades,
-// envace/grpo and envace/train learn; envace/private rehearses at test time and
-// envace/guard decides what of it reaches a real environment. The ten traps of
-// facts/envace.md, section 6, are tests: 1, 2 and 5 in envace/train, 3, 4 and 5 in
-// envace/grpo, 6 here and in envace/chat, 7 in envace/judge, 8 in envace/chat and,
-// as what trainers are warned of, in audit; 9 in envace/private; 10 in audit.
+// envace/tiny, on the built-in engine through envace/local. envace/cm2 reads recorded
+// conversations, envace/judge grades, envace/grpo and envace/train learn;
+// envace/private rehearses at test time and envace/guard decides what of it reaches a
+// real environment.
+//
+// The ten traps of facts/envace.md, section 6, are tests whose names begin with the
+// trap (traps_test.go looks for all of them):
+//
+//	01, 02  envace/train       loss is on sampled tokens, on the very ids
+//	03      envace/grpo        baselines of 0.142857 by output and 0.375 by trajectory
+//	04      envace/grpo        −0.905 for every split, where a mean of row means is 0
+//	05      envace/grpo, train ratio 1 at first, clipped later; top_p leaves the kept mass
+//	06      envace, chat       every stop has its reason; prompts are never cut silently
+//	07      envace/judge       an unknown verdict leaves the group; too many stop the run
+//	08      envace/chat, train thinking and the own future are hidden; the easier world shows
+//	09      envace/private     attempts are private, and one execution is committed once
+//	10      audit              the recorded world scores full, one flipped field one less
 package envace
