@@ -3,6 +3,7 @@ package dashboard_test
 import (
 	"bufio"
 	"context"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -92,10 +93,7 @@ func (w *wrongQueries) ask(t *testing.T, route gin.RouteInfo) int {
 		if (i+w.turn)%3 > 0 {
 			continue // another route's turn
 		}
-		query := url.Values{}
-		for name, values := range w.right {
-			query[name] = values
-		}
+		query := maps.Clone(w.right)
 		query.Set(word, wrong()[w.turn%len(wrong())])
 		w.turn++
 		w.one(t, route, query)
@@ -108,7 +106,7 @@ func (w *wrongQueries) ask(t *testing.T, route gin.RouteInfo) int {
 func (w *wrongQueries) one(t *testing.T, route gin.RouteInfo, query url.Values) {
 	t.Helper()
 	path := route.Path
-	for _, part := range strings.Split(route.Path, "/") {
+	for part := range strings.SplitSeq(route.Path, "/") {
 		if strings.HasPrefix(part, ":") || strings.HasPrefix(part, "*") {
 			path = strings.Replace(path, part, url.PathEscape(query.Get("run")), 1)
 		}
