@@ -189,6 +189,9 @@ type training struct {
 
 // open starts the ledger, where metrics and rewards are kept, and reads the tasks.
 func (t *training) open(ctx context.Context) (err error) {
+	if t.flags.away && t.recipe.Format != "tiny" {
+		return usageError("--rollout-workers with recipe "+t.recipe.Name+", which trains in the chat format", "rollout workers speak the tiny format; leave the flag out")
+	}
 	if t.flags.away && t.inv.config.NATSURL == "" {
 		return usageError("--rollout-workers without --nats-url", "workers on other machines need a NATS server with JetStream that they can reach, too")
 	}
