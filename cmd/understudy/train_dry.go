@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -37,14 +38,14 @@ func dryRun(ctx context.Context, inv *invocation, f trainFlags, recipe train.Rec
 	if err != nil {
 		return err
 	}
-	real, err := recipe.Model.Real()
+	shape, err := recipe.Model.Real()
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(inv.stdout, "recipe %s, arm %s: every value is valid\nmodel  %s: %d layers of %d, vocabulary %d, %.2f billion parameters\n",
-		recipe.Name, arm, recipe.Model.Base, real.Layers, real.Width, real.Vocab, float64(real.Parameters())/1e9)
+		recipe.Name, arm, recipe.Model.Base, shape.Layers, shape.Width, shape.Vocab, float64(shape.Parameters())/1e9)
 	t.printData(name, len(samples))
-	if err := t.printNeeds(real, arm); err != nil {
+	if err := t.printNeeds(shape, arm); err != nil {
 		return err
 	}
 	out, err := os.MkdirTemp("", "understudy-dry-")
@@ -170,7 +171,7 @@ func printDry(w io.Writer, report train.DryReport) error {
 		if !slices.ContainsFunc(metrics, func(m audit.Metric) bool { return m.Name == "tokens" }) {
 			continue // of an evaluation, or of a step that taught nothing
 		}
-		table.add(fmt.Sprint(metrics[0].Step), fmt.Sprintf("%.3f", value(audit.MetricReward, audit.WholePolicy)),
+		table.add(strconv.FormatInt(metrics[0].Step, 10), fmt.Sprintf("%.3f", value(audit.MetricReward, audit.WholePolicy)),
 			fmt.Sprintf("%.1f tokens", value(audit.MetricLength, audit.ActRole)), fmt.Sprintf("%.1f", value(audit.MetricLength, audit.RehearseRole)),
 			fmt.Sprintf("%.4f", value("loss", audit.WholePolicy)), fmt.Sprintf("%.2g", value("ratio_gap", audit.WholePolicy)),
 			fmt.Sprintf("%.3f", value("clip_fraction", audit.WholePolicy)), fmt.Sprintf("%.2f", value("unknown", audit.WholePolicy)))

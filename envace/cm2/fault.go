@@ -17,8 +17,8 @@ type Fault struct {
 	Hint string // what to do about it
 }
 
-// Error implements error.
-func (f Fault) Error() string {
+// String says everything of it in a line.
+func (f Fault) String() string {
 	name := ""
 	if f.ID != "" {
 		name = " (" + f.ID + ")"
@@ -36,7 +36,7 @@ func Refusal(name string, faults []Fault) error {
 	}
 	lines := make([]string, 0, shownFaults+1)
 	for _, f := range faults[:min(len(faults), shownFaults)] {
-		lines = append(lines, f.Error())
+		lines = append(lines, f.String())
 	}
 	if more := len(faults) - shownFaults; more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more", more))

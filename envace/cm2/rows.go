@@ -27,11 +27,11 @@ func split(data []byte) (rows []located, faults []Fault, err error) {
 	case len(body) == 0:
 		return nil, nil, &audit.Error{Code: audit.CodeInvalid, Message: "the file is empty", Hint: "give one with a row a line"}
 	case body[0] == '[':
-		rows, faults = list(data, start, 0)
+		rows, faults = list(data, start)
 		return rows, faults, nil
 	}
 	if at := dataList(body); at >= 0 {
-		rows, faults = list(data, start+at, 0)
+		rows, faults = list(data, start+at)
 		return rows, faults, nil
 	}
 	rows, faults = lines(data)
@@ -66,7 +66,7 @@ func dataList(body []byte) int {
 }
 
 // list reads the rows of a list that begins at start.
-func list(data []byte, start, row int) (rows []located, faults []Fault) {
+func list(data []byte, start int) (rows []located, faults []Fault) {
 	decoder := json.NewDecoder(bytes.NewReader(data[start:]))
 	_, err := decoder.Token()
 	for err == nil && decoder.More() {
@@ -74,7 +74,6 @@ func list(data []byte, start, row int) (rows []located, faults []Fault) {
 		if err = decoder.Decode(&text); err != nil {
 			break
 		}
-		row++
 		rows = append(rows, located{text, start + int(decoder.InputOffset()) - len(text)})
 	}
 	if err == nil {
@@ -83,7 +82,7 @@ func list(data []byte, start, row int) (rows []located, faults []Fault) {
 	if err != nil {
 		at := min(start+int(decoder.InputOffset()), len(data))
 		at += len(data[at:]) - len(bytes.TrimLeft(data[at:], " \t\r\n,"))
-		faults = append(faults, Fault{Row: row + 1, Line: lineAt(data, at), Text: "no valid JSON: " + err.Error(), Hint: "nothing after it can be read: mend the list there"})
+		faults = append(faults, Fault{Row: len(rows) + 1, Line: lineAt(data, at), Text: "no valid JSON: " + err.Error(), Hint: "nothing after it can be read: mend the list there"})
 	}
 	return rows, faults
 }

@@ -21,11 +21,11 @@ type Sample struct {
 
 // record is a row in either layout.
 type record struct {
-	UUID       string            `json:"uuid"`
-	Messages   []message         `json:"messages"`
-	Tools      json.RawMessage   `json:"tools"`
-	Checklists []([][]criterion) `json:"checklists"`
-	Extra      *extra            `json:"extra_info"`
+	UUID       string          `json:"uuid"`
+	Messages   []message       `json:"messages"`
+	Tools      json.RawMessage `json:"tools"`
+	Checklists [][][]criterion `json:"checklists"`
+	Extra      *extra          `json:"extra_info"`
 }
 
 type extra struct {
@@ -33,7 +33,7 @@ type extra struct {
 	Messages []message       `json:"messages"`
 	Tools    json.RawMessage `json:"tools"`
 	Kwargs   struct {
-		Checklists []([][]criterion) `json:"checklist_list"`
+		Checklists [][][]criterion `json:"checklist_list"`
 	} `json:"interaction_kwargs"`
 }
 

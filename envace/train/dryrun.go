@@ -56,7 +56,7 @@ func (d Dry) Run(ctx context.Context) (DryReport, error) {
 	if err != nil {
 		return report, err
 	}
-	real, err := d.Recipe.Model.Real()
+	whole, err := d.Recipe.Model.Real()
 	if err != nil {
 		return report, err
 	}
@@ -67,8 +67,8 @@ func (d Dry) Run(ctx context.Context) (DryReport, error) {
 	dir := filepath.Join(d.Runtime.Out, "model")
 	d.Recipe.Model.Template = template
 	recipe, lowered := d.Recipe.shrunk(dir, len(d.Samples), longest, conversation)
-	shape := small(real, format.Tokenizer.Size(), format.End(), recipe.Rollout.PromptTokens+max(recipe.Rollout.ResponseTokens, conversation))
-	report.Lowered, report.Tokens = append(lowerings(real, shape), lowered...), format.Tokenizer.Size()
+	shape := small(whole, format.Tokenizer.Size(), format.End(), recipe.Rollout.PromptTokens+max(recipe.Rollout.ResponseTokens, conversation))
+	report.Lowered, report.Tokens = append(lowerings(whole, shape), lowered...), format.Tokenizer.Size()
 	if err := d.write(dir, shape, format.Tokenizer); err != nil {
 		return report, err
 	}

@@ -108,7 +108,7 @@ func (t *Trainer) evaluateTask(ctx context.Context, task audit.Task, number int)
 // evaluateSample rolls a task out in the sandbox, if there is one, and in
 // imagination. A rollout that cannot be graded leaves the evaluation: it is no failure.
 func (t *Trainer) evaluateSample(ctx context.Context, rollout envace.Rollout, task audit.Task, seed uint64, e *EvaluatedTask) (tokens int, err error) {
-	real, executed := false, false
+	solved, executed := false, false
 	if t.Environment != nil {
 		rollout.Source = envace.Executing{Environment: t.Environment}
 		acted, err := rollout.Run(ctx, task, seed)
@@ -116,7 +116,7 @@ func (t *Trainer) evaluateSample(ctx context.Context, rollout envace.Rollout, ta
 			return 0, err
 		}
 		tokens += sampled(acted)
-		real = acted.Check != nil && acted.Check.Success()
+		solved = acted.Check != nil && acted.Check.Success()
 	}
 	rollout.Source = t.rehearsing(rollout.Greedy)
 	imagined, err := rollout.Run(ctx, task, seed)
@@ -140,7 +140,7 @@ func (t *Trainer) evaluateSample(ctx context.Context, rollout envace.Rollout, ta
 		executed = check.Success()
 	}
 	e.Samples++
-	e.Real += int(truth(real))
+	e.Real += int(truth(solved))
 	e.Imagined += int(truth(grade.Success))
 	e.Executed += int(truth(executed))
 	return tokens, nil

@@ -3,6 +3,7 @@ package train
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	"understudy/gpu"
 )
@@ -29,7 +30,7 @@ func (r Recipe) shrunk(dir string, tasks, longest, conversation int) (Recipe, []
 	var lowered []Lowered
 	lower := func(key string, value *int, to int) {
 		if *value != to {
-			lowered = append(lowered, Lowered{key, fmt.Sprint(*value), fmt.Sprint(to)})
+			lowered = append(lowered, Lowered{key, strconv.Itoa(*value), strconv.Itoa(to)})
 		}
 		*value = to
 	}
@@ -82,7 +83,7 @@ func lowerings(from, to gpu.Config) []Lowered {
 		{"model.heads", from.H, to.H}, {"model.kv_heads", from.G, to.G}, {"model.head", from.D, to.D}, {"model.vocabulary", from.Vocab, to.Vocab},
 	} {
 		if x.from != x.to {
-			out = append(out, Lowered{x.key, fmt.Sprint(x.from), fmt.Sprint(x.to)})
+			out = append(out, Lowered{x.key, strconv.Itoa(x.from), strconv.Itoa(x.to)})
 		}
 	}
 	return append(out, Lowered{"model.weights", "the folder's", "random"})
