@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"understudy/audit"
@@ -106,7 +107,7 @@ func (e bfclEntry) conversation(gold [][]string, functions map[string][]Function
 			calls = append(calls, call)
 		}
 		c.Gold = append(c.Gold, calls)
-		if tools := e.Missed[fmt.Sprint(i)]; tools != nil {
+		if tools := e.Missed[strconv.Itoa(i)]; tools != nil {
 			c.Later[i] = tools
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"understudy/audit"
 	"understudy/envace"
@@ -136,10 +137,11 @@ func plainText(content json.RawMessage) string {
 		Text string `json:"text"`
 	}
 	if json.Unmarshal(content, &parts) == nil {
+		var all strings.Builder
 		for _, p := range parts {
-			text += p.Text
+			all.WriteString(p.Text)
 		}
-		return text
+		return all.String()
 	}
 	return string(content)
 }

@@ -32,15 +32,15 @@ func (s *scripted) Generate(_ context.Context, r envace.Request) (envace.Output,
 		return envace.Output{Role: r.Role, Text: "<execution_result>\n{}\n</execution_result>"}, nil
 	}
 	calls, reply := s.says(r.Transcript)
-	text := reply
+	parts := []string{reply}
 	for _, call := range calls {
 		written, err := envace.CallText(call)
 		if err != nil {
 			return envace.Output{}, err
 		}
-		text += "\n" + written
+		parts = append(parts, written)
 	}
-	return envace.Output{Role: r.Role, Text: strings.TrimSpace(text), Tokens: make([]int32, 3)}, nil
+	return envace.Output{Role: r.Role, Text: strings.TrimSpace(strings.Join(parts, "\n")), Tokens: make([]int32, 3)}, nil
 }
 
 // gold makes a task's reference calls, one after the other, then says that it is done.
@@ -461,7 +461,7 @@ func TestFinMCP(t *testing.T) {
 	for text, want := range map[string]string{
 		`[{"messages":[{"role":"assistant","content":"x"}]}]`:                              "nobody asks for anything",
 		`[{"messages":[{"role":"user","content":"x"},{"role":"tool","content":"y"}]}]`:     "message 2 answers no call",
-		`[{"messages":[{"role":"sytem","content":"x"}]}]`:                                  "unknown role",
+		`[{"messages":[{"role":"narrator","content":"x"}]}]`:                                  "unknown role",
 		`[{"messages":[{"role":"user","content":"x"}],"tool_list":[{"description":"x"}]}]`: "a tool has no name",
 	} {
 		if _, err := eval.ReadFinMCP([]byte(text), nil); err == nil || !contains(err.Error(), want) {

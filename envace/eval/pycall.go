@@ -26,7 +26,7 @@ func ParsePythonCall(text string, parameters func(tool string) []string) (audit.
 	if !ok {
 		return fail("it is no call")
 	}
-	name := ""
+	var name string
 	switch fn := call.Fn.(type) {
 	case *syntax.Ident:
 		name = fn.Name
@@ -37,7 +37,8 @@ func ParsePythonCall(text string, parameters func(tool string) []string) (audit.
 	}
 	names, arguments := parameters(name), map[string]any{}
 	for i, arg := range call.Args {
-		key, value := "", arg
+		var key string
+		value := arg
 		if named, ok := arg.(*syntax.BinaryExpr); ok && named.Op == syntax.EQ {
 			id, ok := named.X.(*syntax.Ident)
 			if !ok {

@@ -54,10 +54,14 @@ func FuzzParsePythonCall(f *testing.F) {
 func TestFunctionTool(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ function, name, schema, reason string }{
-		{`{"name":"cat","parameters":{"type":"dict","properties":{"type":{"type":"float"},"x":{"type":"any","description":"a dict"},"l":{"type":"array","items":{"type":"dict"}}},"required":["x"]}}`,
-			"cat", `{"properties":{"l":{"items":{"type":"object"},"type":"array"},"type":{"type":"number"},"x":{"description":"a dict"}},"required":["x"],"type":"object"}`, "types are translated; names, texts and a parameter named type are not"},
-		{`{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"n":{"type":"integer","default":"float"}}}}}`,
-			"f", `{"properties":{"n":{"default":"float","type":"integer"}},"type":"object"}`, "OpenAI's wrapping; a default is a value"},
+		{
+			`{"name":"cat","parameters":{"type":"dict","properties":{"type":{"type":"float"},"x":{"type":"any","description":"a dict"},"l":{"type":"array","items":{"type":"dict"}}},"required":["x"]}}`,
+			"cat", `{"properties":{"l":{"items":{"type":"object"},"type":"array"},"type":{"type":"number"},"x":{"description":"a dict"}},"required":["x"],"type":"object"}`, "types are translated; names, texts and a parameter named type are not",
+		},
+		{
+			`{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"n":{"type":"integer","default":"float"}}}}}`,
+			"f", `{"properties":{"n":{"default":"float","type":"integer"}},"type":"object"}`, "OpenAI's wrapping; a default is a value",
+		},
 		{`{"name":"f"}`, "f", `{"type":"object"}`, "no parameters"},
 	} {
 		var f eval.Function

@@ -110,8 +110,14 @@ func (c Contract) compare(here Contract) error {
 		name        string
 		there, here any
 	}{
-		{"notation", c.Wire, here.Wire}, {"recipe", c.Recipe, here.Recipe}, {"arm", c.Arm, here.Arm}, {"seed", c.Seed, here.Seed},
-		{"format", c.Format, here.Format}, {"tools", c.Tools, here.Tools}, {"tasks", c.Tasks, here.Tasks}, {"rules", c.Rules, here.Rules},
+		{"notation", c.Wire, here.Wire},
+		{"recipe", c.Recipe, here.Recipe},
+		{"arm", c.Arm, here.Arm},
+		{"seed", c.Seed, here.Seed},
+		{"format", c.Format, here.Format},
+		{"tools", c.Tools, here.Tools},
+		{"tasks", c.Tasks, here.Tasks},
+		{"rules", c.Rules, here.Rules},
 	} {
 		if f.there != f.here {
 			differ = append(differ, fmt.Sprintf("%s is %s there and %s here", f.name, brief(f.there), brief(f.here)))
