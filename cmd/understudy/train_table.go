@@ -123,8 +123,9 @@ func printCeiling(w io.Writer, out string) error {
 	}
 	_, err = fmt.Fprintf(w, `
 Bayes ceiling of F1: %s over %d calls (%d worlds each); against what the sandbox said %s.
-%d of the calls have an answer that the card and the calls before leave open.
-`, bounded(c.LeafF1), c.Calls, c.Worlds, bounded(c.Reference), c.Open)
+%d of the calls have an answer that the card and the calls before leave open; %d more are left out, because what is
+seen there is too rare to be met by chance.
+`, bounded(c.LeafF1), c.Calls, c.Worlds, bounded(c.Reference), c.Open, c.Skipped)
 	return err
 }
 

@@ -30,6 +30,9 @@ type Ceiling struct {
 	Reference stat.Estimate `json:"reference"`
 	Calls     int           `json:"calls"`
 	Open      int           `json:"open"` // calls whose answer what was seen leaves open
+	// Skipped are calls for which too few possible worlds were found: what is seen
+	// there is too rare to be met by chance.
+	Skipped int `json:"skipped,omitempty"`
 	Worlds    int           `json:"worlds"`
 }
 
@@ -62,27 +65,30 @@ func BayesCeiling(ctx context.Context, env audit.Environment, rules *audit.Rules
 	for _, t := range tools {
 		o.tools[t.Name] = t
 	}
-	best, real := make([]stat.Cluster, len(tasks)), make([]stat.Cluster, len(tasks))
-	open := make([]int, len(tasks))
+	best, truth := make([]stat.Cluster, len(tasks)), make([]stat.Cluster, len(tasks))
+	open, skipped := make([]int, len(tasks)), make([]int, len(tasks))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, task := range tasks {
 		group.Go(func() error {
-			best[i].Group, real[i].Group = task.ID, task.ID
+			best[i].Group, truth[i].Group = task.ID, task.ID
 			var err error
-			open[i], err = o.task(ctx, task, &best[i], &real[i])
+			open[i], skipped[i], err = o.task(ctx, task, &best[i], &truth[i])
 			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return Ceiling{}, fmt.Errorf("look for the ceiling: %w", err)
 	}
-	c := Ceiling{LeafF1: stat.Clustered(best, .95), Reference: stat.Clustered(real, .95), Worlds: worlds}
+	c := Ceiling{LeafF1: stat.Clustered(best, .95), Reference: stat.Clustered(truth, .95), Worlds: worlds}
 	for i := range tasks {
-		c.Calls, c.Open = c.Calls+best[i].N, c.Open+open[i]
+		c.Calls, c.Open, c.Skipped = c.Calls+best[i].N, c.Open+open[i], c.Skipped+skipped[i]
 	}
 	return c, nil
 }
+
+// fewestWorlds is what a guess about a call must rest on: half to choose, half to score.
+const fewestWorlds = 8
 
 // oracle answers calls as well as one can without the world.
 type oracle struct {
@@ -94,19 +100,21 @@ type oracle struct {
 }
 
 // task adds the calls of one task's solution.
-func (o *oracle) task(ctx context.Context, task audit.Task, best, real *stat.Cluster) (open int, err error) {
+func (o *oracle) task(ctx context.Context, task audit.Task, best, real *stat.Cluster) (open, skipped int, err error) {
 	truth, err := o.answers(ctx, audit.Start{Task: task.ID}, task.Solution)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	var seen []audit.Answered
 	for i, call := range task.Solution {
 		possible, err := o.possible(ctx, task, seen, i)
 		if err != nil {
-			return open, err
+			return open, skipped, err
 		}
-		if len(possible) < 2 {
-			return open, fmt.Errorf("task %s, call %d: %d possible worlds were found", task.ID, i+1, len(possible))
+		seen = append(seen, audit.Answered{Call: call, Raw: truth[i].Raw})
+		if len(possible) < min(o.worlds, fewestWorlds) {
+			skipped++
+			continue
 		}
 		half := len(possible) / 2
 		answer := o.bestAnswer(call, possible[:half])
@@ -115,9 +123,8 @@ func (o *oracle) task(ctx context.Context, task audit.Task, best, real *stat.Clu
 		if different(possible) {
 			open++
 		}
-		seen = append(seen, audit.Answered{Call: call, Raw: truth[i].Raw})
 	}
-	return open, nil
+	return open, skipped, nil
 }
 
 // possible are the answers to the solution's call number i in the possible worlds.
