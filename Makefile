@@ -7,7 +7,7 @@ AUDITS   ?= 1000000
 LINT     := bin/golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: trl soak-engine bench-web model-smollm2 tokenizers help deps demo test check lint lint-rules tidy kill-rounds fuzz bench memory conformance build clean
+.PHONY: sbom vuln trl soak-engine bench-web model-smollm2 tokenizers help deps demo test check lint lint-rules tidy kill-rounds fuzz bench memory conformance build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,18 @@ lint: $(LINT) ## style, errors, formatting, and the arrows between packages
 
 lint-rules: $(LINT) ## show that each arrow of .golangci.yml fires on a planted violation
 	$(GO) run ./.ci/lintrules $(LINT)
+
+sbom: ## what is linked into the binary, as CycloneDX JSON: bin/understudy.cdx.json
+	@mkdir -p bin
+	$(GO) run ./.ci/sbom > bin/understudy.cdx.json
+	@echo "bin/understudy.cdx.json: $$(grep -c '"purl"' bin/understudy.cdx.json) modules"
+
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+vuln: ## look for known vulnerabilities (asks vuln.go.dev; says so, and goes on, when that cannot be reached)
+	@status=0; out=$$($(GO) run $(GOVULNCHECK) ./... 2>&1) || status=$$?; echo "$$out"; \
+	case "$$out" in *vuln.go.dev*|*"dial tcp"*|*"no such host"*) \
+		[ $$status -eq 3 ] || { echo "vuln: the database cannot be reached; nothing was checked"; exit 0; };; esac; \
+	exit $$status
 
 tidy: ## fail when go.mod or go.sum is not tidy
 	$(GO) mod tidy -diff

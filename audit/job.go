@@ -42,6 +42,7 @@ type Outgoing struct {
 	ID      string
 	Subject string // suffix of the topic's subject: safe characters only
 	Payload []byte
+	Trace   string // W3C traceparent of what queued it; "" = none
 	Seq     uint64 // set by the publisher: the stream's sequence; 0 = not published
 }
 

@@ -45,35 +45,59 @@ func DecodeEpisode(text []byte) (*Episode, error) {
 	return w.episode()
 }
 
+// JobVersion is the version of job messages that this program writes, and the
+// newest that it reads. It grows when an older program would misread a message;
+// members that an older program may pass over need no new version. Run, ID,
+// Attempt and Version stay readable for ever. Messages from before there was a
+// version have none and are version 1.
+const JobVersion = 1
+
+// NewerJobError says that a newer program wrote a job's message. The job is known
+// all the same, without its episode.
+type NewerJobError struct {
+	Job     Job
+	Version int
+}
+
+// Error names both versions.
+func (e *NewerJobError) Error() string {
+	return fmt.Sprintf("job %s has a message of version %d, this program knows versions up to %d", e.Job.ID, e.Version, JobVersion)
+}
+
 // EncodeJob is a job's message. The episode is EncodeEpisode's text, or nil for
 // a message that is only a reference.
 func EncodeJob(job Job, episode []byte) ([]byte, error) {
-	text, err := json.Marshal(wireJob{Run: job.Run, ID: job.ID, Attempt: job.Attempt, Episode: episode})
+	text, err := json.Marshal(wireJob{Version: JobVersion, Run: job.Run, ID: job.ID, Attempt: job.Attempt, Episode: episode})
 	if err != nil {
 		return nil, fmt.Errorf("encode job %s: %w", job.ID, err)
 	}
 	return text, nil
 }
 
-// DecodeJob reads what EncodeJob wrote.
+// DecodeJob reads what EncodeJob wrote, also that of an older program. A newer
+// program's message is a *NewerJobError.
 func DecodeJob(text []byte) (Job, error) {
 	var w struct {
 		wireJob
 		Episode *wireEpisode `json:"episode"`
 	}
-	if err := json.Unmarshal(text, &w); err != nil {
+	err := json.Unmarshal(text, &w) // reads all members that it can, also where one is not as expected
+	if w.Version > JobVersion {
+		return Job{}, &NewerJobError{Job: Job{Run: w.Run, ID: w.ID, Attempt: w.Attempt}, Version: w.Version}
+	}
+	if err != nil {
 		return Job{}, &Error{Code: CodeInvalid, Message: "message is not a job", Err: err}
 	}
 	job := Job{Run: w.Run, ID: w.ID, Attempt: w.Attempt}
 	if w.Episode == nil {
 		return job, nil
 	}
-	var err error
 	job.Episode, err = w.Episode.episode()
 	return job, err
 }
 
 type wireJob struct {
+	Version int             `json:"version,omitempty"` // none = 1
 	Run     string          `json:"run"`
 	ID      Digest          `json:"id"`
 	Attempt int             `json:"attempt"`

@@ -3,6 +3,7 @@ package migrations_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"io/fs"
 	"os"
 	"sync"
@@ -14,7 +15,10 @@ import (
 	"understudy/migrations"
 )
 
-var postgres ledgertest.Server
+var (
+	postgres ledgertest.Server
+	update   = flag.Bool("update", false, "write the fixtures of TestUpgrade anew")
+)
 
 func TestMain(m *testing.M) { os.Exit(postgres.Main(m)) }
 

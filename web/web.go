@@ -15,6 +15,7 @@ import (
 	"understudy/web/access"
 	"understudy/web/dashboard"
 	"understudy/web/metric"
+	"understudy/web/tracing"
 )
 
 // Config is what the handlers need.
@@ -41,6 +42,8 @@ type Config struct {
 	// Metrics counts what is done and shows it to readers at /metrics; nil: it is not
 	// served.
 	Metrics *metric.Set
+	// Tracer makes a span of each request; nil: none.
+	Tracer *tracing.Tracer
 	// Closing is closed when the service begins to stop; nil = never.
 	Closing <-chan struct{}
 }
@@ -53,7 +56,7 @@ func New(cfg Config) http.Handler {
 	}
 	gin.SetMode(gin.ReleaseMode) // its debug mode prints to stdout
 	engine := gin.New()
-	engine.Use(gin.CustomRecoveryWithWriter(nil, cfg.panicked), cfg.Metrics.Requests)
+	engine.Use(gin.CustomRecoveryWithWriter(nil, cfg.panicked), cfg.Metrics.Requests, cfg.Tracer.Requests)
 	engine.GET("/healthz", func(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"status": "ok"}) })
 	engine.GET("/version", func(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"version": cfg.Version}) })
 	engine.GET("/readyz", cfg.readyz)

@@ -97,8 +97,8 @@ func (c *jobColumns) insert(ctx context.Context, tx pgx.Tx, run int32) (int, err
 			ON CONFLICT DO NOTHING
 			RETURNING id
 		)
-		INSERT INTO outbox (run, topic, episode, attempt) SELECT $1, 'job', id, 1 FROM new`,
-		run, c.id, c.name, c.group, c.policy, c.checkpoint, c.wireAPI, c.environment, c.mode, c.samples, c.body)
+		INSERT INTO outbox (run, topic, episode, attempt, trace) SELECT $1, 'job', id, 1, nullif($12, '') FROM new`,
+		run, c.id, c.name, c.group, c.policy, c.checkpoint, c.wireAPI, c.environment, c.mode, c.samples, c.body, audit.TraceOf(ctx))
 	if err != nil {
 		return 0, fmt.Errorf("insert jobs: %w", err)
 	}

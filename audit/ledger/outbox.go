@@ -41,7 +41,7 @@ type jobRef struct {
 func (l *Ledger) claim(ctx context.Context, tx pgx.Tx, limit int) ([]audit.Outgoing, []jobRef, error) {
 	rows, err := tx.Query(ctx, `
 		WITH claimed AS MATERIALIZED (
-			SELECT id, topic, run, episode, attempt, payload FROM outbox
+			SELECT id, topic, run, episode, attempt, payload, coalesce(trace, '') AS trace FROM outbox
 			WHERE published_at IS NULL
 			ORDER BY id
 			LIMIT $1
@@ -62,7 +62,7 @@ func (l *Ledger) claim(ctx context.Context, tx pgx.Tx, limit int) ([]audit.Outgo
 			name    string
 			body    []byte
 		)
-		if err := row.Scan(&m.Row, &m.Topic, &j.run, &j.episode, &j.attempt, &payload, &name, &body); err != nil {
+		if err := row.Scan(&m.Row, &m.Topic, &j.run, &j.episode, &j.attempt, &payload, &m.Trace, &name, &body); err != nil {
 			return m, err
 		}
 		m.ID = messageID(j, m.Topic)

@@ -54,6 +54,8 @@ type Config struct {
 	Keep time.Duration
 	// Logger gets one line for each thing that an operator acts on. Default: none.
 	Logger *slog.Logger
+	// Trace begins a span for each audit and each answer to a trainer. Nil: no spans.
+	Trace audit.TraceFunc
 	// Interrupt is a seam for kill tests, called at the numbered arrows of the
 	// package comment; an error stops the caller there as a crash would. Nil in
 	// production.

@@ -39,8 +39,7 @@ func (w *Worker) audit(ctx context.Context, msg jetstream.Msg) error {
 	}
 	var err error
 	if d.job, err = audit.DecodeJob(msg.Data()); err != nil {
-		// Not ours to read. If the ledger has such a job, the sweeper sends it again.
-		return msg.TermWithReason(err.Error())
+		return w.unread(ctx, d, err)
 	}
 	if err := w.config.interrupt(ctx, AfterFetch); err != nil {
 		return err
@@ -48,11 +47,27 @@ func (w *Worker) audit(ctx context.Context, msg jetstream.Msg) error {
 	if d.n > w.config.Attempts {
 		return w.bury(ctx, d, audit.FaultTransient, "every worker that had it died or fell silent")
 	}
+	ctx, end := w.config.Trace.Begin(ctx, "audit episode", msg.Headers().Get(audit.TraceHeader))
 	pairs, err := w.try(ctx, d.job)
+	defer func() { end(err) }()
 	if err == nil || (audit.FaultOf(err) == audit.FaultUndetermined && len(pairs) > 0) {
 		return w.finish(ctx, d, pairs)
 	}
 	return w.fail(ctx, d, err)
+}
+
+// unread settles a message that this program cannot read. One of a newer program
+// is left to that program's workers: it is handed back, and on its last delivery it
+// is taken from the stream, so that no worker takes it for a job that kills those
+// who have it; the sweeper sends it again. What is no job at all ends: if the
+// ledger has such a job, the sweeper sends that again, too.
+func (w *Worker) unread(ctx context.Context, d delivery, err error) error {
+	newer, ok := errors.AsType[*audit.NewerJobError](err)
+	if !ok || d.n >= w.config.Attempts {
+		return d.TermWithReason(err.Error())
+	}
+	w.newer.Do(func() { logNewer(ctx, w.config.Logger, newer) })
+	return d.NakWithDelay(w.config.BackoffCap)
 }
 
 // try loads the episode where needed and hands it to the handler.

@@ -21,3 +21,9 @@ func logBurial(ctx context.Context, log *slog.Logger, job audit.Job, b audit.Bur
 	log.LogAttrs(ctx, slog.LevelWarn, "job given up", slog.String("run", job.Run), slog.String("job", job.ID.String()),
 		slog.Int("attempt", job.Attempt), slog.Int("deliveries", b.Delivery), slog.String("fault", string(b.Fault)), slog.String("reason", b.Reason))
 }
+
+// logNewer says, once a worker, that this program is older than another one.
+func logNewer(ctx context.Context, log *slog.Logger, err *audit.NewerJobError) {
+	log.LogAttrs(ctx, slog.LevelWarn, "jobs of a newer program are left to its workers; update this one",
+		slog.Int("message_version", err.Version), slog.Int("known_version", audit.JobVersion))
+}

@@ -113,6 +113,9 @@ func (r *Relay) publish(ctx context.Context, messages []audit.Outgoing) error {
 	var failure error
 	for _, m := range messages {
 		msg := &nats.Msg{Subject: r.subject(m.Topic, m.Subject), Data: m.Payload}
+		if m.Trace != "" {
+			msg.Header = nats.Header{audit.TraceHeader: {m.Trace}}
+		}
 		future, err := r.js.PublishMsgAsync(msg, jetstream.WithMsgID(m.ID), jetstream.WithExpectStream(r.name(m.Topic)))
 		if err != nil {
 			failure = fmt.Errorf("publish %s: %w", m.ID, err)

@@ -43,7 +43,9 @@ func (r *Responder) Run(ctx context.Context) error {
 	subscribe := func(subject string, answer func(context.Context, []byte) (audit.ScoredBatch, error)) (*nats.Subscription, error) {
 		return r.conn.QueueSubscribe(subject, consumerName, func(m *nats.Msg) {
 			working.Go(func() { // answers may take until the batch's deadline
+				ctx, end := r.config.Trace.Begin(ctx, "score "+subject, m.Header.Get(audit.TraceHeader))
 				scores, err := answer(ctx, m.Data)
+				end(err)
 				if err := m.Respond(replyTo(scores, err)); err != nil && ctx.Err() == nil {
 					logFailure(ctx, r.config.Logger, "answer a trainer", 1, err)
 				}

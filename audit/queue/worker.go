@@ -44,6 +44,7 @@ type Worker struct {
 	store  Store
 	handle Handler
 	group  group
+	newer  sync.Once // said that a newer program's messages are about
 
 	mu   sync.Mutex
 	held map[jetstream.Msg]struct{}

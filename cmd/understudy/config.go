@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"path"
 	"path/filepath"
@@ -14,7 +15,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"understudy/audit"
 	"understudy/audit/ledger/cluster"
+	"understudy/web/outbound"
 )
 
 // Config is the program's configuration. Each field is a flag (--data-dir), an
@@ -29,6 +32,7 @@ type Config struct {
 	Environments        string        `setting:"environments"         default:""               help:"YAML file that declares environments of yours; by default environments.yaml, where there is one"`
 	SamplingSecret      secret        `setting:"sampling-secret"      default:""               help:"keys the choice of what is audited, so that a policy cannot tell"`
 	GateWebhook         secret        `setting:"gate-webhook"         default:""               help:"URL that is told when a gate turns from PASS to FAIL and stays there for two verdicts"`
+	OutboundAllow       string        `setting:"outbound-allow"       default:""               help:"addresses and networks inside that webhooks and redirects of model servers may reach, such as 10.0.0.0/8,127.0.0.1"`
 	RewardRate          float64       `setting:"reward-rate"          default:"1"              help:"share of a trainer's outputs that are audited; below 1 writes count four times, doubtful ones always"`
 	RewardBudget        time.Duration `setting:"reward-budget"        default:"0s"             help:"sandbox time that one training step may use; 0 is unbounded"`
 	RewardHoldOut       string        `setting:"reward-hold-out"      default:""               help:"tools whose rewards are withheld, such as get_user,retail:refund_*: a measure that training cannot game"`
@@ -39,6 +43,7 @@ type Config struct {
 	RequestRate         int           `setting:"request-rate"         default:"500"            help:"requests a second that one token may make, in bursts of twice as many; 0 is unbounded"`
 	SignInRate          int           `setting:"sign-in-rate"         default:"10"             help:"wrong tokens a minute that one address may try; 0 is unbounded"`
 	DrainDelay          time.Duration `setting:"drain-delay"          default:"0s"             help:"how long a stopping service says that it is not ready before it refuses connections"`
+	OTLPEndpoint        secret        `setting:"otlp-endpoint"        default:""               help:"OpenTelemetry collector that gets traces by OTLP over HTTP, such as http://127.0.0.1:4318"`
 	DatabaseConnections int           `setting:"database-connections" default:"10"             help:"connections to PostgreSQL at once"`
 	StopTimeout         time.Duration `setting:"stop-timeout"         default:"20s"            help:"how long a stopping program finishes what it holds"`
 	LogLevel            string        `setting:"log-level"            default:"info"           help:"debug, info, warn or error"`
@@ -96,6 +101,16 @@ func (c Config) Validate() error {
 	}
 	if c.RequestRate < 0 || c.SignInRate < 0 {
 		fault("request-rate", "a rate is negative; 0 is unbounded")
+	}
+	if allowed, err := outbound.Allow(c.OutboundAllow); err != nil {
+		fault("outbound-allow", "%w", err)
+	} else if c.GateWebhook != "" {
+		if err := (outbound.Rules{Allowed: allowed}).Check(string(c.GateWebhook)); err != nil {
+			fault("gate-webhook", "%w; %s", err, audit.ErrorHint(err))
+		}
+	}
+	if u, err := url.Parse(string(c.OTLPEndpoint)); c.OTLPEndpoint != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		fault("otlp-endpoint", "%s is no address such as http://127.0.0.1:4318", c.OTLPEndpoint)
 	}
 	if c.DrainDelay < 0 {
 		fault("drain-delay", "%s is negative", c.DrainDelay)

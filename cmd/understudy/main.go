@@ -90,9 +90,9 @@ func execute(ctx context.Context, args []string, sys surroundings) int {
 
 // report prints an error for people: what is wrong, and what to do.
 func report(w io.Writer, err error) {
-	fmt.Fprintln(w, "understudy:", strings.ReplaceAll(err.Error(), "\n", "\n  "))
+	fmt.Fprintln(w, "understudy:", strings.ReplaceAll(audit.Plain(err.Error()), "\n", "\n  "))
 	if hint := audit.ErrorHint(err); hint != "" {
-		fmt.Fprintln(w, "hint:", hint)
+		fmt.Fprintln(w, "hint:", audit.Plain(hint))
 	}
 }
 
@@ -100,6 +100,9 @@ func dispatch(ctx context.Context, args []string, sys surroundings) error {
 	if len(args) == 0 {
 		printCommands(sys.stderr)
 		return usageError("name a command", "understudy help")
+	}
+	if trace, traced := sys.env("TRACEPARENT"); traced { // of the pipeline that runs us
+		ctx = audit.WithTrace(ctx, trace)
 	}
 	name, rest := args[0], args[1:]
 	if slices.Contains([]string{"-h", "-help", "--help"}, name) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"time"
 
 	"understudy/audit"
@@ -71,8 +72,9 @@ func (p *policyFlags) open(ctx context.Context, inv *invocation) (policy, error)
 }
 
 func (p *policyFlags) remote(cfg Config) (*remote.Policy, error) {
+	typed, _ := url.Parse(p.url) // New says what is wrong with it
 	return remote.New(remote.Config{
-		URL: p.url, Model: p.model, APIKey: string(cfg.PolicyKey), Temperature: p.temperature,
+		URL: p.url, Model: p.model, APIKey: string(cfg.PolicyKey), Temperature: p.temperature, HTTP: cfg.outboundClient(typed),
 	})
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -133,6 +134,17 @@ func natsError(err error, at secret) error {
 		out.Message, out.Hint = "the NATS server "+at.String()+" refuses us", "correct the user and the password of --nats-url"
 	}
 	return out
+}
+
+// ready returns nil while the ledger answers and the transport is connected.
+func (r *resources) ready(ctx context.Context) error {
+	if err := r.pool.Ping(ctx); err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	if !r.nats.IsConnected() {
+		return errors.New("transport: not connected")
+	}
+	return nil
 }
 
 // failed is closed when the private PostgreSQL is gone; nil, which blocks for

@@ -25,7 +25,7 @@ type rewards struct {
 }
 
 // startRewards opens the hook and answers NATS requests until close.
-func startRewards(ctx context.Context, r *resources, cfg Config, l *ledger.Ledger, log *slog.Logger) (*rewards, error) {
+func startRewards(ctx context.Context, r *resources, cfg Config, l *ledger.Ledger, log *slog.Logger, trace audit.TraceFunc) (*rewards, error) {
 	s := &rewards{envs: newEnvironments(cfg)}
 	config := audit.HookConfig{
 		Audit: audit.Config{Opener: s.envs, Rules: s.envs.followMarks(l)}, Store: l, Canaries: l.CanaryEpisodes,
@@ -39,7 +39,7 @@ func startRewards(ctx context.Context, r *resources, cfg Config, l *ledger.Ledge
 	if s.hook, err = audit.NewHook(config); err != nil {
 		return nil, errors.Join(err, s.envs.Close())
 	}
-	responder, err := queue.NewResponder(r.nats, s.hook, queue.Config{Logger: log})
+	responder, err := queue.NewResponder(r.nats, s.hook, queue.Config{Logger: log, Trace: trace})
 	if err != nil {
 		return nil, errors.Join(err, s.hook.Close(), s.envs.Close())
 	}

@@ -52,8 +52,8 @@ func sandboxShell(ctx context.Context, inv *invocation, envs *environments, args
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	in, inOK := inv.stdin.(*os.File)
-	out, outOK := inv.stdout.(*os.File)
-	if !inOK || !outOK || !term.IsTerminal(int(in.Fd())) || !term.IsTerminal(int(out.Fd())) {
+	out, outOK := inv.stdout.(terminalWriter)
+	if !inOK || !outOK || !term.IsTerminal(int(in.Fd())) {
 		return s.loop(ctx, scanned(inv.stdin))
 	}
 	old, err := term.MakeRaw(int(in.Fd()))
@@ -64,9 +64,9 @@ func sandboxShell(ctx context.Context, inv *invocation, envs *environments, args
 	t := term.NewTerminal(struct {
 		io.Reader
 		io.Writer
-	}{in, out}, args[0]+"> ")
+	}{in, out.Writer}, args[0]+"> ")
 	t.AutoCompleteCallback = s.complete
-	s.out, s.paint = t, paint{on: true}
+	s.out, s.paint = terminalWriter{t}, paint{on: true}
 	return s.loop(ctx, t.ReadLine)
 }
 

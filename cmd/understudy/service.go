@@ -17,6 +17,7 @@ import (
 	"understudy/web"
 	"understudy/web/access"
 	"understudy/web/metric"
+	"understudy/web/tracing"
 )
 
 // Main is the running program: `serve` runs one, and an end-to-end test starts
@@ -34,6 +35,7 @@ type Main struct {
 	failed    chan error    // of the HTTP server; at most one
 	closing   chan struct{} // closed when it begins to stop: live pages end
 	metrics   *metric.Set
+	tracer    *tracing.Tracer
 	figuring  *figuring
 	rewards   *rewards
 	stopping  sync.Once
@@ -60,7 +62,10 @@ func (m *Main) Run(ctx context.Context) error {
 	if err := m.firstToken(ctx, l); err != nil {
 		return errors.Join(err, m.listener.Close(), m.resources.close(ctx))
 	}
-	if m.rewards, err = startRewards(ctx, m.resources, m.Config, l, m.Logger); err != nil {
+	if m.tracer, err = startTracing(ctx, m.Config, m.Logger); err != nil {
+		return errors.Join(err, m.listener.Close(), m.resources.close(ctx))
+	}
+	if m.rewards, err = startRewards(ctx, m.resources, m.Config, l, m.Logger, m.tracer.Func()); err != nil {
 		return errors.Join(err, m.listener.Close(), m.resources.close(ctx))
 	}
 	m.closing = make(chan struct{})
@@ -71,7 +76,7 @@ func (m *Main) Run(ctx context.Context) error {
 			Version: versionText(), Ready: m.ready, Logger: m.Logger, Figures: l, Gates: l, Trainings: l,
 			Guard: &access.Guard{Keys: l, Limits: access.Limits{
 				Requests: m.Config.RequestRate, Failures: m.Config.SignInRate, Proxied: m.Config.BehindProxy,
-			}}, Store: l, Model: m.Model, Closing: m.closing, Metrics: m.metrics,
+			}}, Store: l, Model: m.Model, Closing: m.closing, Metrics: m.metrics, Tracer: m.tracer,
 			Scorer: m.rewards.hook, Environments: m.rewards.envs, Alarms: l,
 			Decided: func(ctx context.Context, v *gate.Verdict) { announceRegression(ctx, m.Config, m.Logger, l, v) },
 		}),
@@ -129,6 +134,7 @@ func (m *Main) Close(ctx context.Context) error {
 		serving := <-m.failed // closed when the serving goroutine is gone
 		m.figuring.stop()
 		m.stopErr = errors.Join(err, serving, m.rewards.close(), m.resources.close(ctx))
+		m.tracer.Close(ctx)
 		m.Logger.InfoContext(ctx, "stopped")
 	})
 	return m.stopErr
@@ -154,11 +160,10 @@ func (m *Main) ready(ctx context.Context) error {
 		return errDraining
 	default:
 	}
-	if err := m.resources.pool.Ping(ctx); err != nil {
-		return fmt.Errorf("ledger: %w", err)
-	}
-	if !m.resources.nats.IsConnected() {
-		return errors.New("transport: not connected")
-	}
-	return nil
+	return m.resources.ready(ctx)
+}
+
+// startTracing opens the way to the collector that the settings name, if any.
+func startTracing(ctx context.Context, cfg Config, log *slog.Logger) (*tracing.Tracer, error) {
+	return tracing.Start(ctx, tracing.Config{Endpoint: string(cfg.OTLPEndpoint), Version: versionText(), Logger: log})
 }

@@ -138,9 +138,16 @@ type secret string
 
 // String is the secret without what is secret about it.
 func (s secret) String() string {
-	var shown []string
-	for part := range strings.SplitSeq(string(s), ",") {
-		shown = append(shown, redact(part))
+	if _, err := url.Parse(string(s)); err == nil || !strings.Contains(string(s), ",") {
+		return redact(string(s))
+	}
+	parts := strings.Split(string(s), ",") // of a list of servers
+	shown := make([]string, len(parts))
+	for i, part := range parts {
+		shown[i] = redact(part)
+		if i+1 < len(parts) && !strings.Contains(parts[i+1], "://") {
+			shown[i] = "xxxxx" // it may end within a password that has a comma
+		}
 	}
 	return strings.Join(shown, ",")
 }
@@ -151,20 +158,33 @@ func (s secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 // MarshalJSON keeps the password out of JSON.
 func (s secret) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
 
+// redact shows of a URL where it leads, and of anything else nothing. The path of
+// an HTTP URL is part of its secret: chat services put their tokens there.
 func redact(text string) string {
 	if text == "" {
 		return ""
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" && u.Path == "" || u.Scheme == "" {
-		return "xxxxx" // a keyword string or a broken URL: no telling where a password is
+	if err != nil {
+		return "xxxxx"
 	}
-	if _, has := u.User.Password(); u.User != nil && !has && u.Scheme != "postgres" && u.Scheme != "postgresql" {
-		u.User = url.User("xxxxx") // NATS takes a token in the user's place
+	switch u.Scheme {
+	case "http", "https":
+		if u.Host == "" {
+			return "xxxxx"
+		}
+		return u.Scheme + "://" + u.Host + "/xxxxx"
+	case "postgres", "postgresql":
+	case "nats", "tls", "ws", "wss":
+		if _, has := u.User.Password(); u.User != nil && !has {
+			u.User = url.User("xxxxx") // NATS takes a token in the user's place
+		}
+	default:
+		return "xxxxx" // a key, or a keyword string: no telling where a password is
 	}
 	query := u.Query()
 	for name := range query {
-		if strings.Contains(name, "password") {
+		if strings.Contains(name, "password") || strings.Contains(name, "token") {
 			query.Set(name, "xxxxx")
 		}
 	}

@@ -129,7 +129,15 @@ type columns struct {
 	rows [][]string
 }
 
-func (c *columns) add(cells ...string) { c.rows = append(c.rows, cells) }
+// add adds a row. Names in it come from models and files: what could move a
+// terminal's cursor becomes visible, and a cell stays on its line.
+func (c *columns) add(cells ...string) {
+	row := make([]string, len(cells))
+	for i, cell := range cells {
+		row[i] = strings.NewReplacer("\n", "␊", "\t", "␉").Replace(audit.Plain(cell))
+	}
+	c.rows = append(c.rows, row)
+}
 
 func (c *columns) print(w io.Writer) error {
 	var widths []int

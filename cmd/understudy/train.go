@@ -210,7 +210,7 @@ func (t *training) open(ctx context.Context) (err error) {
 	if t.ledger, err = ledger.New(t.resources.pool, ledger.Config{}); err != nil {
 		return err
 	}
-	if t.rewards, err = startRewards(ctx, t.resources, t.inv.config, t.ledger, slog.New(slog.DiscardHandler)); err != nil {
+	if t.rewards, err = startRewards(ctx, t.resources, t.inv.config, t.ledger, slog.New(slog.DiscardHandler), nil); err != nil {
 		return err
 	}
 	t.common, err = t.prepare(ctx)

@@ -15,12 +15,13 @@ func workerCommand() command {
 			var p policyFlags
 			p.registerLocal(fs)
 			inFlight := fs.Int("in-flight", 0, "episodes audited side by side; 0 = four times the processors")
-			return func(ctx context.Context, inv *invocation) error { return work(ctx, inv, p, *inFlight) }
+			observe := fs.String("metrics", "", "address of /metrics, /healthz and /readyz of this worker, such as 127.0.0.1:9090; by default there are none")
+			return func(ctx context.Context, inv *invocation) error { return work(ctx, inv, p, *inFlight, *observe) }
 		},
 	}
 }
 
-func work(ctx context.Context, inv *invocation, pf policyFlags, inFlight int) (err error) {
+func work(ctx context.Context, inv *invocation, pf policyFlags, inFlight int, observe string) (err error) {
 	rehearsing, err := pf.open(ctx, inv)
 	if err != nil {
 		return err
@@ -31,7 +32,19 @@ func work(ctx context.Context, inv *invocation, pf policyFlags, inFlight int) (e
 		return err
 	}
 	defer func() { err = errors.Join(err, r.close(ctx)) }()
-	p, err := newPipeline(r, inv.config, inv.log, pipelineConfig{rehearser: rehearsing.rehearser, rehearsals: pf.k, inFlight: inFlight})
+	tracer, err := startTracing(ctx, inv.config, inv.log)
+	if err != nil {
+		return err
+	}
+	defer tracer.Close(context.WithoutCancel(ctx))
+	o, err := startObservation(ctx, inv, observe, r)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, o.close()) }()
+	p, err := newPipeline(r, inv.config, inv.log, pipelineConfig{
+		rehearser: rehearsing.rehearser, rehearsals: pf.k, inFlight: inFlight, metrics: o.metrics, trace: tracer.Func(),
+	})
 	if err != nil {
 		return err
 	}

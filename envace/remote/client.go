@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -20,7 +21,8 @@ const maxReply = 32 << 20
 
 // client speaks JSON over HTTP with bounded retries.
 type client struct {
-	base   string
+	base   string        // without user and password
+	user   *url.Userinfo // of the base URL; nil = none
 	config Config
 }
 
@@ -74,11 +76,23 @@ func (c *client) once(ctx context.Context, method, path string, body []byte, rep
 		return 0, fmt.Errorf("build request: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/json")
+	if trace := audit.TraceOf(ctx); trace != "" {
+		req.Header.Set(audit.TraceHeader, trace)
+	}
+	if password, has := c.user.Password(); has || c.user.Username() != "" {
+		req.SetBasicAuth(c.user.Username(), password)
+	}
 	if c.config.APIKey != "" {
 		req.Header.Set("Authorization", "Bearer "+c.config.APIKey)
 	}
 	res, err := c.config.HTTP.Do(req)
-	if err != nil {
+	if at, ok := errors.AsType[*url.Error](err); ok {
+		err = at.Err // its text has the URL, and with it what may be secret
+	}
+	switch refusal, refused := errors.AsType[*audit.Error](err); {
+	case refused: // we do not connect there: asking again does not help
+		return 0, refusal
+	case err != nil:
 		return 0, fmt.Errorf("ask %s: %w: %w", c.base+path, errRetry, err)
 	}
 	defer func() { _ = res.Body.Close() }()
@@ -96,7 +110,7 @@ func (c *client) once(ctx context.Context, method, path string, body []byte, rep
 }
 
 func (c *client) refused(res *http.Response, raw []byte, path string) (time.Duration, error) {
-	message := fmt.Sprintf("%s answered %s: %.200s", c.base+path, res.Status, bytes.TrimSpace(raw))
+	message := fmt.Sprintf("%s answered %s: %.200s", c.base+path, res.Status, c.withoutKey(bytes.TrimSpace(raw)))
 	switch status := res.StatusCode; {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		return 0, &audit.Error{Code: audit.CodeUnauthorized, Message: message, Hint: "give the server's key with --policy-key or UNDERSTUDY_POLICY_KEY"}
@@ -108,6 +122,20 @@ func (c *client) refused(res *http.Response, raw []byte, path string) (time.Dura
 	default:
 		return 0, &audit.Error{Code: audit.CodeInvalid, Message: message, Hint: "the server refuses the request itself; `understudy probe` shows what it accepts"}
 	}
+}
+
+// withoutKey is what a server said, without our key: some repeat it.
+func (c *client) withoutKey(said []byte) []byte {
+	secrets := []string{c.config.APIKey}
+	if password, has := c.user.Password(); has {
+		secrets = append(secrets, password)
+	}
+	for _, secret := range secrets {
+		if secret != "" {
+			said = bytes.ReplaceAll(said, []byte(secret), []byte("xxxxx"))
+		}
+	}
+	return said
 }
 
 // decodeLenient accepts the NaN and Infinity tokens that some servers write for

@@ -13,6 +13,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -41,7 +42,7 @@ const (
 
 // LogValue keeps the key out of logs.
 func (c Config) LogValue() slog.Value {
-	return slog.GroupValue(slog.String("url", c.URL), slog.String("model", c.Model), slog.Bool("api_key", c.APIKey != ""))
+	return slog.GroupValue(slog.String("url", audit.ShownURL(c.URL)), slog.String("model", c.Model), slog.Bool("api_key", c.APIKey != ""))
 }
 
 // Policy is a remote policy in the REHEARSE role. It is safe for concurrent use.
@@ -59,12 +60,14 @@ var _ audit.Rehearser = (*Policy)(nil)
 // New checks the configuration; it does not talk to the server yet.
 func New(config Config) (*Policy, error) {
 	base, err := url.Parse(config.URL)
-	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" || base.RawQuery != "" || base.Fragment != "" {
 		return nil, &audit.Error{
-			Code: audit.CodeInvalid, Message: fmt.Sprintf("policy URL %q", config.URL),
-			Hint: "give the server's base URL, such as http://127.0.0.1:8000/v1",
+			Code: audit.CodeInvalid, Message: "policy URL " + strconv.Quote(audit.ShownURL(config.URL)),
+			Hint: "give the server's base URL without a query, such as http://127.0.0.1:8000/v1, and its key as --policy-key",
 		}
 	}
+	user := base.User
+	base.User = nil // errors name the server, and must not name its password
 	config.MaxTokens = cmp.Or(config.MaxTokens, defaultMaxTokens)
 	config.Timeout = cmp.Or(config.Timeout, defaultTimeout)
 	config.Retries = max(cmp.Or(config.Retries, defaultRetries), 0)
@@ -74,7 +77,7 @@ func New(config Config) (*Policy, error) {
 	prefix := strings.TrimSuffix(strings.TrimSuffix(base.String(), "/"), "/v1")
 	return &Policy{
 		config:  config,
-		client:  &client{base: prefix + "/v1", config: config},
+		client:  &client{base: prefix + "/v1", user: user, config: config},
 		breaker: &breaker{now: time.Now},
 	}, nil
 }

@@ -84,7 +84,7 @@ type server struct {
 
 func (s *server) hint() string {
 	if s.spec.URL != "" {
-		return "see that it runs at " + s.spec.URL + " and speaks streamable HTTP"
+		return "see that it runs at " + audit.ShownURL(s.spec.URL) + " and speaks streamable HTTP"
 	}
 	return "run it by hand: " + strings.Join(s.spec.Command, " ") + "; it must speak MCP on stdin and stdout and print nothing else there"
 }
@@ -253,7 +253,7 @@ func (s *server) transport(c *connection) (mcp.Transport, error) {
 // explain adds how the process ended.
 func (c *connection) explain(err error) error {
 	if c.process == nil {
-		return err
+		return audit.ShownError(err)
 	}
 	if words := c.process.lastWords(); words != "" {
 		return fmt.Errorf("%s (%w)", words, err)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"understudy/audit"
 	"understudy/audit/diff"
 	"understudy/sandbox/adapter"
 )
@@ -78,7 +79,7 @@ func (e *episode) send(ctx context.Context, method, path string, header http.Hea
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return answer{}, err
+		return answer{}, audit.ShownError(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, adapter.MaxTransfer+1))

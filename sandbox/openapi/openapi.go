@@ -106,7 +106,7 @@ func fetch(ctx context.Context, spec Spec) ([]byte, error) {
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, spec.Document, http.NoBody)
 	if err != nil {
-		return nil, err
+		return nil, audit.ShownError(err)
 	}
 	for name, value := range spec.Headers {
 		req.Header.Set(name, value)
@@ -114,11 +114,11 @@ func fetch(ctx context.Context, spec Spec) ([]byte, error) {
 	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, err
+		return nil, audit.ShownError(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("GET %s: %s", spec.Document, resp.Status)
+		return nil, fmt.Errorf("GET %s: %s", audit.ShownURL(spec.Document), resp.Status)
 	}
 	return io.ReadAll(io.LimitReader(resp.Body, adapter.MaxTransfer))
 }

@@ -29,7 +29,7 @@ type Spec struct {
 func New(ctx context.Context, spec Spec, config adapter.Config) (*adapter.Environment, error) {
 	if !strings.HasPrefix(spec.URL, "ws://") && !strings.HasPrefix(spec.URL, "wss://") {
 		return nil, &audit.Error{
-			Code: audit.CodeInvalid, Message: fmt.Sprintf("OpenEnv environment %s: %q is no WebSocket", config.Name, spec.URL),
+			Code: audit.CodeInvalid, Message: fmt.Sprintf("OpenEnv environment %s: %q is no WebSocket", config.Name, audit.ShownURL(spec.URL)),
 			Hint: "name the server's /ws: ws://127.0.0.1:8000/ws; its HTTP routes keep no state",
 		}
 	}
@@ -132,9 +132,9 @@ func (s *server) dial(ctx context.Context) (*episode, error) {
 	c, resp, err := websocket.Dial(ctx, s.spec.URL, &websocket.DialOptions{HTTPHeader: header}) //nolint:bodyclose // the library owns the body
 	if err != nil {
 		if resp != nil {
-			return nil, fmt.Errorf("the handshake was answered with %s: %w", resp.Status, err)
+			return nil, fmt.Errorf("the handshake was answered with %s: %w", resp.Status, audit.ShownError(err))
 		}
-		return nil, err
+		return nil, audit.ShownError(err)
 	}
 	c.SetReadLimit(adapter.MaxTransfer)
 	return &episode{server: s, conn: c}, nil

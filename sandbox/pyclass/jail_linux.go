@@ -9,16 +9,20 @@ import (
 	"syscall"
 )
 
+// namespaces keep a class from the network and from other processes, which it can
+// neither see nor signal; its own end with the runner.
+const namespaces = syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS | syscall.CLONE_NEWPID
+
 // jails lists, strongest first, the ways to start the runner on Linux. The
 // caller tries them in order; each says what it holds.
 func jails(readsFiles bool) []jail {
 	always := "memory and file writes limited, empty environment"
 	if os.Geteuid() != 0 {
 		return []jail{
-			{always + ", no network", func(cmd *exec.Cmd) {
+			{always + ", no network, no other processes", func(cmd *exec.Cmd) {
 				cmd.SysProcAttr = &syscall.SysProcAttr{
 					Pdeathsig:   syscall.SIGKILL,
-					Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
+					Cloneflags:  syscall.CLONE_NEWUSER | namespaces,
 					UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}},
 					GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}},
 				}
@@ -34,10 +38,10 @@ func jails(readsFiles bool) []jail {
 		credential, who = nil, "; WEAKER THAN ASKED: runs as root, because the class is a file that may be root's alone"
 	}
 	return []jail{
-		{always + ", no network" + who, func(cmd *exec.Cmd) {
+		{always + ", no network, no other processes" + who, func(cmd *exec.Cmd) {
 			cmd.SysProcAttr = &syscall.SysProcAttr{
 				Pdeathsig: syscall.SIGKILL, Credential: credential,
-				Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
+				Cloneflags: namespaces,
 			}
 		}},
 		{always + who + "; WEAKER THAN ASKED: the network is open (no namespaces here)", func(cmd *exec.Cmd) {

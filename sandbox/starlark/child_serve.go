@@ -28,6 +28,10 @@ func ChildMain() {
 			os.Exit(1)
 		}
 	}
+	if err := confine(); err != nil && !unconfined(err) {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	if err := serve(context.Background(), os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

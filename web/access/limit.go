@@ -202,7 +202,9 @@ func (e *BusyError) Error() string { return e.Err.Error() }
 func (e *BusyError) Unwrap() error { return e.Err }
 
 // RetryAfter sets the header of an answer that asks for patience.
-func RetryAfter(c *gin.Context, wait time.Duration) { c.Header("Retry-After", strconv.Itoa(seconds(wait))) }
+func RetryAfter(c *gin.Context, wait time.Duration) {
+	c.Header("Retry-After", strconv.Itoa(seconds(wait)))
+}
 
 func seconds(d time.Duration) int { return max(int(math.Ceil(d.Seconds())), 1) }
 

@@ -131,7 +131,7 @@ func (s *site) callBody(c *gin.Context) {
 		s.fail(c, &audit.Error{Code: audit.CodeNotFound, Message: "the call has no body " + c.Query("part"), Hint: "one of " + strings.Join(parts(), ", ")})
 		return
 	}
-	c.Data(http.StatusOK, "text/plain; charset=utf-8", []byte(plain(string(raw))))
+	c.Data(http.StatusOK, "text/plain; charset=utf-8", []byte(audit.Plain(string(raw))))
 }
 
 // maxTestCalls bounds the history that a copied test replays.

@@ -192,7 +192,7 @@ func (v *callView) targets() {
 		v.Targets = append(v.Targets, markTarget{"", fault, "the outcome: " + words(fault)})
 	}
 	for _, d := range v.Verdict.Differences {
-		t := markTarget{d.Pattern, string(d.Kind), plain(d.Pattern) + " " + words(string(d.Kind))}
+		t := markTarget{d.Pattern, string(d.Kind), audit.Plain(d.Pattern) + " " + words(string(d.Kind))}
 		if !slices.Contains(v.Targets, t) && len(v.Targets) < 40 {
 			v.Targets = append(v.Targets, t)
 		}

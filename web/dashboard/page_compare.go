@@ -329,7 +329,7 @@ func (f filter) CallURL(run string, key audit.Digest) string {
 
 // preview is the beginning of a body, fit to read.
 func preview(body []byte) string {
-	return plain(brief(comparedBytes, string(body[:min(len(body), comparedBytes+utf8Max)])))
+	return audit.Plain(brief(comparedBytes, string(body[:min(len(body), comparedBytes+utf8Max)])))
 }
 
 // utf8Max is the longest character, so that a cut can be moved to its start.

@@ -238,7 +238,7 @@ func (v *gateView) Remark(c gate.Check) string {
 	if c.Reason != "" {
 		parts = append(parts, c.Reason)
 	}
-	return plain(strings.Join(parts, "; "))
+	return audit.Plain(strings.Join(parts, "; "))
 }
 
 // New reports whether a finding is neither known nor in the baseline.

@@ -133,7 +133,7 @@ func (t *toolView) matrix(r *request) {
 		}
 	}
 	m := chart.Matrix{
-		Title: "Outcomes of " + plain(r.Tool) + ": executed against rehearsed", RowName: "executed", ColName: "rehearsed",
+		Title: "Outcomes of " + audit.Plain(r.Tool) + ": executed against rehearsed", RowName: "executed", ColName: "rehearsed",
 		Desc: "Each field counts calls, weighted by 1/π; the diagonal agrees. Where the sandbox refuses and the rehearsal says ok is a false success.",
 		Rows: labels, Cols: labels, AlarmText: "false success",
 		Alarm: func(i, j int) bool { return isErrorLabel(labels[i]) && !isErrorLabel(labels[j]) },

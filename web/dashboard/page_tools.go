@@ -127,7 +127,7 @@ func (s *site) trends(ctx context.Context, r *request, t *toolList) error {
 	}
 	for i := range t.Tools {
 		row := &t.Tools[i]
-		spark := chart.Spark{Title: "Faithful calls of " + plain(row.Tool) + " over checkpoints", Class: "c3"}
+		spark := chart.Spark{Title: "Faithful calls of " + audit.Plain(row.Tool) + " over checkpoints", Class: "c3"}
 		points := 0
 		for j := range summaries {
 			v := math.NaN()
@@ -163,7 +163,7 @@ func ladder(f any) (chart.Ladder, error) {
 	default:
 		return chart.Ladder{}, &audit.Error{Code: audit.CodeInternal, Message: "a ladder needs figures"}
 	}
-	l := chart.Ladder{Title: "Severity of calls of " + plain(figures.Tool)}
+	l := chart.Ladder{Title: "Severity of calls of " + audit.Plain(figures.Tool)}
 	for i, n := range figures.Ladder {
 		l.Parts = append(l.Parts, chart.Part{Name: "S" + strconv.Itoa(i) + " " + severityName(audit.Severity(i)), Class: "s" + strconv.Itoa(i), N: n})
 	}

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"understudy/audit"
@@ -27,7 +26,7 @@ func (s *site) functions() template.FuncMap {
 		"plural":   plural,
 		"count":    count,
 		"signed":   signed,
-		"plain":    plain,
+		"plain":    audit.Plain,
 		"brief":    brief,
 		"when":     when,
 		"words":    words,
@@ -97,48 +96,9 @@ func formula(e stat.Estimate) string {
 	return text
 }
 
-// plain makes a text from outside harmless to read: control characters, terminal
-// escapes and marks that turn the direction of writing become visible. Markup
-// is escaped by the template.
-func plain(s string) string {
-	if !utf8.ValidString(s) {
-		s = strings.ToValidUTF8(s, "\uFFFD")
-	}
-	clean := true
-	for _, r := range s {
-		if hidden(r) {
-			clean = false
-			break
-		}
-	}
-	if clean {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		switch {
-		case r < 0x20 && hidden(r):
-			b.WriteRune(0x2400 + r) // the picture of the control character
-		case hidden(r):
-			fmt.Fprintf(&b, "⟨U+%04X⟩", r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-// hidden reports whether a character is not what it seems.
-func hidden(r rune) bool {
-	if r == '\n' || r == '\t' {
-		return false
-	}
-	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Zl, unicode.Zp)
-}
-
 // brief is the beginning of a text.
 func brief(n int, s string) string {
-	s = plain(s)
+	s = audit.Plain(s)
 	if len(s) <= n {
 		return s
 	}

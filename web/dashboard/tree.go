@@ -164,7 +164,7 @@ func (l *leaves) at(pointer string) string {
 	if len(text) > maxValue {
 		return brief(maxValue, text)
 	}
-	return plain(text)
+	return audit.Plain(text)
 }
 
 // union lists every pointer, the executed answer's order first.
