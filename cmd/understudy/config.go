@@ -27,10 +27,10 @@ type Config struct {
 	DataDir             string        `setting:"data-dir"             default:""               help:"folder of the private PostgreSQL and JetStream; by default one in your home"`
 	DatabaseURL         secret        `setting:"database-url"         default:""               help:"PostgreSQL to use instead of the private one: postgres://user:password@host/database"`
 	NATSURL             secret        `setting:"nats-url"             default:""               help:"NATS server with JetStream to use instead of the one in process: nats://host:4222"`
-	PolicyKey           secret        `setting:"policy-key"           default:""               help:"bearer token of the model server that --policy names"`
-	JudgeKey            secret        `setting:"judge-key"            default:""               help:"bearer token of the server that --judge names"`
+	PolicyKey           opaque        `setting:"policy-key"           default:""               help:"bearer token of the model server that --policy names"`
+	JudgeKey            opaque        `setting:"judge-key"            default:""               help:"bearer token of the server that --judge names"`
 	Environments        string        `setting:"environments"         default:""               help:"YAML file that declares environments of yours; by default environments.yaml, where there is one"`
-	SamplingSecret      secret        `setting:"sampling-secret"      default:""               help:"keys the choice of what is audited, so that a policy cannot tell"`
+	SamplingSecret      opaque        `setting:"sampling-secret"      default:""               help:"keys the choice of what is audited, so that a policy cannot tell"`
 	GateWebhook         secret        `setting:"gate-webhook"         default:""               help:"URL that is told when a gate turns from PASS to FAIL and stays there for two verdicts"`
 	OutboundAllow       string        `setting:"outbound-allow"       default:""               help:"addresses and networks inside that webhooks and redirects of model servers may reach, such as 10.0.0.0/8,127.0.0.1"`
 	RewardRate          float64       `setting:"reward-rate"          default:"1"              help:"share of a trainer's outputs that are audited; below 1 writes count four times, doubtful ones always"`

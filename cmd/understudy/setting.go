@@ -51,6 +51,8 @@ func (s setting) set(text string) error {
 		*target = text
 	case *secret:
 		*target = secret(text)
+	case *opaque:
+		*target = opaque(text)
 	case *bool:
 		on, err := strconv.ParseBool(text)
 		if err != nil {
@@ -138,18 +140,18 @@ type secret string
 
 // String is the secret without what is secret about it.
 func (s secret) String() string {
-	if _, err := url.Parse(string(s)); err == nil || !strings.Contains(string(s), ",") {
-		return redact(string(s))
-	}
-	parts := strings.Split(string(s), ",") // of a list of servers
-	shown := make([]string, len(parts))
-	for i, part := range parts {
-		shown[i] = redact(part)
-		if i+1 < len(parts) && !strings.Contains(parts[i+1], "://") {
-			shown[i] = "xxxxx" // it may end within a password that has a comma
+	var servers []string // of a list; a comma may also stand in a password
+	for part := range strings.SplitSeq(string(s), ",") {
+		if n := len(servers); n > 0 && !strings.Contains(part, "://") {
+			servers[n-1] += "," + part
+			continue
 		}
+		servers = append(servers, part)
 	}
-	return strings.Join(shown, ",")
+	for i, server := range servers {
+		servers[i] = redact(server)
+	}
+	return strings.Join(servers, ",")
 }
 
 // LogValue keeps the password out of logs.
@@ -157,6 +159,23 @@ func (s secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 // MarshalJSON keeps the password out of JSON.
 func (s secret) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
+
+// opaque is a setting that is a secret as a whole, whatever it looks like.
+type opaque string
+
+// String says only whether there is one.
+func (o opaque) String() string {
+	if o == "" {
+		return ""
+	}
+	return "xxxxx"
+}
+
+// LogValue keeps the secret out of logs.
+func (o opaque) LogValue() slog.Value { return slog.StringValue(o.String()) }
+
+// MarshalJSON keeps the secret out of JSON.
+func (o opaque) MarshalJSON() ([]byte, error) { return json.Marshal(o.String()) }
 
 // redact shows of a URL where it leads, and of anything else nothing. The path of
 // an HTTP URL is part of its secret: chat services put their tokens there.

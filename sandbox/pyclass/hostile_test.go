@@ -73,8 +73,9 @@ func TestHostileClass(t *testing.T) {
 		t.Errorf("a program that the class started wrote %q", text)
 	}
 	_ = os.Remove(stolen)
-	if seen := call(t, s, "descriptors", `{}`); !strings.Contains(string(seen.Raw), `[]`) && !strings.Contains(string(seen.Raw), "/proc/") {
-		t.Errorf("the class has open files of ours: %s", seen.Raw)
+	opened := strings.ReplaceAll(string(call(t, s, "descriptors", `{}`).Raw), `"/dev/null"`, "") // the runner's own
+	if strings.Contains(opened, `"/`) || strings.Contains(opened, "socket:") {
+		t.Errorf("the class has open files of ours: %s", opened)
 	}
 	if strings.Contains(holds, "WEAKER") {
 		t.Logf("not tried, since the jail says so itself: %s", holds)
