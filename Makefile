@@ -7,7 +7,7 @@ AUDITS   ?= 1000000
 LINT     := bin/golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: sbom vuln trl soak-engine bench-web model-smollm2 tokenizers help deps demo test check lint lint-rules tidy kill-rounds fuzz bench memory conformance build clean
+.PHONY: readme sbom vuln trl soak-engine bench-web model-smollm2 tokenizers help deps demo test check lint lint-rules tidy kill-rounds fuzz bench memory conformance build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ kill-rounds: deps ## strike workers, NATS and PostgreSQL between every two effec
 
 fuzz: ## each fuzz target (or TARGETS) for FUZZTIME (30s), with a line of what it tried
 	$(GO) run ./.ci/fuzz -time $(FUZZTIME) -at-once $(or $(FUZZ_AT_ONCE),1) -memory $(or $(FUZZ_MEMORY),4096) $(TARGETS)
+
+readme: deps ## run every block of the README that says it is tested, as on a machine that has nothing
+	UNDERSTUDY_README=1 $(if $(wildcard $(DATA)),UNDERSTUDY_DATA=$(abspath $(DATA))) $(GO) test -count=1 -timeout 30m -run '^TestReadme' -v ./cmd/understudy
 
 bench: deps ## one table of every speed that this project claims, with ratios taken in the same run (minutes)
 	@$(GO) run ./.ci/benchtable

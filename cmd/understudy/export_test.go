@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -75,4 +76,19 @@ func Perform(ctx context.Context, env map[string]string, stdin io.Reader, args .
 		stdin: stdin, stdout: &out, stderr: &errs,
 	})
 	return status, out.String(), errs.String()
+}
+
+// SettingsTable is README's configuration reference: a row a setting.
+func SettingsTable() string {
+	var b strings.Builder
+	b.WriteString("\n| setting | default | what it is |\n|---|---|---|\n")
+	c := Config{}
+	for _, s := range settings(&c) {
+		initial := s.initial
+		if initial != "" {
+			initial = "`" + initial + "`"
+		}
+		fmt.Fprintf(&b, "| `--%s` | %s | %s |\n", s.flag, initial, strings.ReplaceAll(s.help, "|", "\\|"))
+	}
+	return b.String() + "\n"
 }
