@@ -130,7 +130,7 @@ seen there is too rare to be met by chance.
 }
 
 // The counts of an evaluated task.
-func real(t train.EvaluatedTask) int     { return t.Real }
+func sandboxed(t train.EvaluatedTask) int     { return t.Real }
 func imagined(t train.EvaluatedTask) int { return t.Imagined }
 func executed(t train.EvaluatedTask) int { return t.Executed }
 
@@ -159,7 +159,7 @@ func acted(e train.Evaluated) stat.Estimate {
 	if e.Unexecuted {
 		return stat.Clustered(nil, .95)
 	}
-	return solved(e, real)
+	return solved(e, sandboxed)
 }
 
 // gap is success in imagination less success of the same calls executed.

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"understudy/audit"
@@ -44,7 +45,7 @@ func (f *Format) continuation(before chat.Conversation, said chat.Message) ([]in
 	}
 	after := before
 	after.Generate = false
-	after.Messages = append(after.Messages[:len(after.Messages):len(after.Messages)], said)
+	after.Messages = append(slices.Clip(after.Messages), said)
 	whole, err := f.Template.Render(after)
 	if err != nil {
 		return nil, err

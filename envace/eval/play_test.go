@@ -461,7 +461,7 @@ func TestFinMCP(t *testing.T) {
 	for text, want := range map[string]string{
 		`[{"messages":[{"role":"assistant","content":"x"}]}]`:                              "nobody asks for anything",
 		`[{"messages":[{"role":"user","content":"x"},{"role":"tool","content":"y"}]}]`:     "message 2 answers no call",
-		`[{"messages":[{"role":"narrator","content":"x"}]}]`:                                  "unknown role",
+		`[{"messages":[{"role":"narrator","content":"x"}]}]`:                               "unknown role",
 		`[{"messages":[{"role":"user","content":"x"}],"tool_list":[{"description":"x"}]}]`: "a tool has no name",
 	} {
 		if _, err := eval.ReadFinMCP([]byte(text), nil); err == nil || !contains(err.Error(), want) {

@@ -33,7 +33,7 @@ type Ceiling struct {
 	// Skipped are calls for which too few possible worlds were found: what is seen
 	// there is too rare to be met by chance.
 	Skipped int `json:"skipped,omitempty"`
-	Worlds    int           `json:"worlds"`
+	Worlds  int `json:"worlds"`
 }
 
 const ceilingFile = "ceiling.json"
@@ -100,7 +100,7 @@ type oracle struct {
 }
 
 // task adds the calls of one task's solution.
-func (o *oracle) task(ctx context.Context, task audit.Task, best, real *stat.Cluster) (open, skipped int, err error) {
+func (o *oracle) task(ctx context.Context, task audit.Task, best, reference *stat.Cluster) (open, skipped int, err error) {
 	truth, err := o.answers(ctx, audit.Start{Task: task.ID}, task.Solution)
 	if err != nil {
 		return 0, 0, err
@@ -119,7 +119,7 @@ func (o *oracle) task(ctx context.Context, task audit.Task, best, real *stat.Clu
 		half := len(possible) / 2
 		answer := o.bestAnswer(call, possible[:half])
 		best.Add(o.mean(call, answer, possible[half:]), 1)
-		real.Add(o.f1(call, answer, &truth[i]), 1)
+		reference.Add(o.f1(call, answer, &truth[i]), 1)
 		if different(possible) {
 			open++
 		}
@@ -183,19 +183,19 @@ func (o *oracle) bestAnswer(call audit.Call, among []audit.Observation) []byte {
 	return best
 }
 
-func (o *oracle) mean(call audit.Call, answer []byte, real []audit.Observation) float64 {
+func (o *oracle) mean(call audit.Call, answer []byte, said []audit.Observation) float64 {
 	sum := 0.0
-	for i := range real {
-		sum += o.f1(call, answer, &real[i])
+	for i := range said {
+		sum += o.f1(call, answer, &said[i])
 	}
-	return sum / float64(len(real))
+	return sum / float64(len(said))
 }
 
 // f1 is the judge's; an answer of the wrong kind has none and counts 0.
-func (o *oracle) f1(call audit.Call, answer []byte, real *audit.Observation) float64 {
+func (o *oracle) f1(call audit.Call, answer []byte, said *audit.Observation) float64 {
 	v := o.rules.Judge(&audit.Case{
 		Environment: o.env.Info().Name, Mode: audit.Forced, Tool: o.tools[call.Tool], Call: call,
-		Rehearsal: &audit.Rehearsal{Raw: answer}, Observation: real,
+		Rehearsal: &audit.Rehearsal{Raw: answer}, Observation: said,
 	})
 	if v.Scores.LeafF1 == nil {
 		return 0

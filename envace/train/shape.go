@@ -40,8 +40,13 @@ func (s Shape) fits(c gpu.Config) error {
 		name         string
 		wanted, held int
 	}{
-		{"layers", s.Layers, c.Layers}, {"width", s.Width, c.Width}, {"hidden", s.Hidden, c.Hidden}, {"heads", s.Heads, c.H},
-		{"kv_heads", s.KVHeads, c.G}, {"head", s.Head, c.D}, {"vocabulary", s.Vocabulary, c.Vocab},
+		{"layers", s.Layers, c.Layers},
+		{"width", s.Width, c.Width},
+		{"hidden", s.Hidden, c.Hidden},
+		{"heads", s.Heads, c.H},
+		{"kv_heads", s.KVHeads, c.G},
+		{"head", s.Head, c.D},
+		{"vocabulary", s.Vocabulary, c.Vocab},
 	} {
 		if x.wanted > 0 && x.wanted != x.held {
 			faults = append(faults, fmt.Errorf("%s: %d, the recipe says %d", x.name, x.held, x.wanted))

@@ -79,8 +79,13 @@ func lowerings(from, to gpu.Config) []Lowered {
 		key      string
 		from, to int
 	}{
-		{"model.layers", from.Layers, to.Layers}, {"model.width", from.Width, to.Width}, {"model.hidden", from.Hidden, to.Hidden},
-		{"model.heads", from.H, to.H}, {"model.kv_heads", from.G, to.G}, {"model.head", from.D, to.D}, {"model.vocabulary", from.Vocab, to.Vocab},
+		{"model.layers", from.Layers, to.Layers},
+		{"model.width", from.Width, to.Width},
+		{"model.hidden", from.Hidden, to.Hidden},
+		{"model.heads", from.H, to.H},
+		{"model.kv_heads", from.G, to.G},
+		{"model.head", from.D, to.D},
+		{"model.vocabulary", from.Vocab, to.Vocab},
 	} {
 		if x.from != x.to {
 			out = append(out, Lowered{x.key, strconv.Itoa(x.from), strconv.Itoa(x.to)})

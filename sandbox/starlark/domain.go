@@ -44,9 +44,9 @@ type Domain struct {
 	makeTasks  starlark.Callable // tasks(db, rng, n)
 	// makePossible is possible(rng, seen, n).
 	makePossible starlark.Callable
-	schema     *schema
-	stateFile  []byte // state.json: the state of a domain without a generator
-	tasksFile  []byte // tasks.json: its tasks
+	schema       *schema
+	stateFile    []byte // state.json: the state of a domain without a generator
+	tasksFile    []byte // tasks.json: its tasks
 
 	runs   sync.Pool // of *run that are idle
 	worlds onceMap[uint64, *state.Object]
