@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
+	"strconv"
 	"strings"
 
 	"understudy/audit"
@@ -36,6 +36,9 @@ func setName(set audit.PolicyRole) string {
 	return string(set)
 }
 
+// stepName is the folder of the checkpoint after a step.
+func stepName(step int) string { return fmt.Sprintf("%s%06d", stepPrefix, step) }
+
 func optimizerFile(set audit.PolicyRole) string { return setName(set) + ".optimizer.safetensors" }
 
 // Save writes a checkpoint of the run into folder, whole or not at all.
@@ -44,7 +47,7 @@ func (t *Trainer) Save(folder string) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(folder, fmt.Sprintf("%s%06d", stepPrefix, t.step))
+	path := filepath.Join(folder, stepName(t.step))
 	return atomically(path, func(partial string) error {
 		for _, l := range t.learners {
 			if err := l.model.Save(filepath.Join(partial, setName(l.set)), gpu.F32); err != nil {
@@ -82,15 +85,21 @@ func atomically(path string, fill func(partial string) error) error {
 // latest is the newest complete checkpoint of a run, or "" when there is none. One
 // of another recipe, arm or seed is an error that says how to go on.
 func latest(folder string, want state) (string, state, error) {
-	paths, err := filepath.Glob(filepath.Join(folder, stepPrefix+"*"))
-	if err != nil {
+	entries, err := os.ReadDir(folder)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", state{}, fmt.Errorf("look for checkpoints: %w", err)
 	}
-	paths = slices.DeleteFunc(paths, func(p string) bool { return strings.HasSuffix(p, partialSuffix) })
-	if len(paths) == 0 {
+	last := 0
+	for _, entry := range entries { // copies under other names, and partial ones, are none
+		number, ok := strings.CutPrefix(entry.Name(), stepPrefix)
+		if step, err := strconv.Atoi(number); ok && err == nil && entry.Name() == stepName(step) {
+			last = max(last, step)
+		}
+	}
+	if last == 0 {
 		return "", state{}, nil
 	}
-	path := slices.Max(paths)
+	path := filepath.Join(folder, stepName(last))
 	var found state
 	if err := readJSON(filepath.Join(path, stateFile), &found); err != nil {
 		return "", found, err
@@ -116,17 +125,34 @@ func (t *Trainer) restore(path string, s state) error {
 	return nil
 }
 
+// replaceFile gives a file new content, whole or not at all.
+func replaceFile(path string, content []byte) error {
+	partial := path + partialSuffix
+	err := writeFile(partial, content)
+	if err == nil {
+		err = os.Rename(partial, path)
+	}
+	if err != nil {
+		return fmt.Errorf("replace %s: %w", path, err)
+	}
+	return nil
+}
+
+func writeFile(path string, content []byte) error {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(content)
+	return errors.Join(err, file.Sync(), file.Close())
+}
+
 func writeJSON(path string, value any) error {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", path, err)
 	}
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	_, err = file.Write(append(text, '\n'))
-	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+	if err := writeFile(path, append(text, '\n')); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil

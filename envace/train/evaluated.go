@@ -1,6 +1,7 @@
 package train
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -82,50 +83,52 @@ func (e Evaluated) canaryFSR() string {
 	return fmt.Sprintf("%.3f of %d", rate.Value, rate.N)
 }
 
-// earlier reads the evaluations up to a step; later ones are of a part of the run
-// that is done again.
+// earlier reads the evaluations up to a step, and leaves the file with these alone:
+// later ones are of a part of the run that is done again, and a cut line ends here.
 func earlier(path string, step int) ([]Evaluated, error) {
 	all, err := ReadEvaluations(path)
-	if err != nil {
+	if err != nil || all == nil {
 		return nil, err
 	}
 	var kept []Evaluated
+	var text []byte
 	for _, e := range all {
-		if e.Step <= step {
-			kept = append(kept, e)
+		if e.Step > step {
+			continue
 		}
-	}
-	if len(kept) == len(all) {
-		return kept, nil
-	}
-	if err := os.Remove(path); err != nil {
-		return nil, fmt.Errorf("drop later evaluations: %w", err)
-	}
-	for _, e := range kept {
-		if err := appendLine(path, e); err != nil {
-			return nil, err
+		line, err := json.Marshal(e)
+		if err != nil {
+			return nil, fmt.Errorf("encode an evaluation: %w", err)
 		}
+		kept, text = append(kept, e), append(append(text, line...), '\n')
 	}
-	return kept, nil
+	return kept, replaceFile(path, text)
 }
 
-// ReadEvaluations reads a run's evaluations, in order; none is no error.
+// ReadEvaluations reads a run's evaluations, in order; none is no error. A last line
+// without its end is one that a killed program did not finish: it is not read.
 func ReadEvaluations(path string) ([]Evaluated, error) {
-	file, err := os.Open(path)
+	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read evaluations: %w", err)
 	}
-	var all []Evaluated
-	decoder := json.NewDecoder(file)
-	for decoder.More() {
+	all, number := []Evaluated{}, 0
+	for line := range bytes.Lines(text) {
+		number++
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break
+		}
 		var e Evaluated
-		if err := decoder.Decode(&e); err != nil {
-			return all, errors.Join(fmt.Errorf("read %s: %w", path, err), file.Close())
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, &audit.Error{
+				Code: audit.CodeInvalid, Message: fmt.Sprintf("%s:%d is damaged", path, number), Err: err,
+				Hint: "delete that line: a run goes on without an evaluation, and makes those that follow",
+			}
 		}
 		all = append(all, e)
 	}
-	return all, file.Close()
+	return all, nil
 }

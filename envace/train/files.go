@@ -26,15 +26,18 @@ func Lines(folder string, step int) (Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
+	text, err := linesOf(kept)
+	if err != nil {
+		return nil, err
+	}
+	if err := replaceFile(path, text); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("open the metrics: %w", err)
 	}
-	l := &lines{file}
-	if err := l.Write(kept); err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return l, nil
+	return &lines{file}, nil
 }
 
 func keptLines(path string, step int64) ([]audit.Metric, error) {
@@ -69,17 +72,25 @@ func TrainedTokens(folder string) (int, error) {
 	return int(tokens), err
 }
 
-type lines struct{ file *os.File }
-
-// Write implements Sink.
-func (l *lines) Write(metrics []audit.Metric) error {
+func linesOf(metrics []audit.Metric) ([]byte, error) {
 	var text []byte
 	for _, m := range metrics {
 		line, err := json.Marshal(m)
 		if err != nil {
-			return fmt.Errorf("encode metric %s: %w", m.Name, err)
+			return nil, fmt.Errorf("encode metric %s: %w", m.Name, err)
 		}
 		text = append(append(text, line...), '\n')
+	}
+	return text, nil
+}
+
+type lines struct{ file *os.File }
+
+// Write implements Sink.
+func (l *lines) Write(metrics []audit.Metric) error {
+	text, err := linesOf(metrics)
+	if err != nil {
+		return err
 	}
 	if _, err := l.file.Write(text); err != nil {
 		return fmt.Errorf("write the metrics: %w", err)

@@ -47,6 +47,18 @@ func TestLinesDropWhatIsDoneAgain(t *testing.T) {
 	}
 }
 
+func TestDamagedEvaluationsAreNamed(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "evaluations.jsonl")
+	if err := os.WriteFile(path, []byte("{\"step\":0}\n\x00\x00\n{\"step\":2}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := train.ReadEvaluations(path)
+	if audit.ErrorCode(err) != audit.CodeInvalid || !strings.Contains(err.Error(), path+":2") || audit.ErrorHint(err) == "" {
+		t.Errorf("a damaged line: %v", err)
+	}
+}
+
 // The bytes are those that TensorBoard's own writer makes of the same event.
 func TestEvents(t *testing.T) {
 	t.Parallel()

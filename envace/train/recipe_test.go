@@ -77,6 +77,16 @@ func TestRecipeFaults(t *testing.T) {
 		{"reward: {grader: checklist}", "reward: {grader: judge}", "needs checklists", "a judge without criteria"},
 		{"errors: continue", "errors: continue\n  thinking_seen: true", "for the chat format", "thinking that there is none of"},
 		{"reward: {grader: checklist}", "reward: {grader: checklist, check_rollouts: 2, repeats: 1}", "at least 2", "one answer cannot flip"},
+		{"name: tiny", "name: ../../etc", "name: \"../../etc\"", "a name that leads out of the folder of runs"},
+		{"temperature: 1.0", "temperature: .inf", "rollout.temperature: +Inf is not finite", "no probabilities are left"},
+		{"kl: 1e-3", "kl: .nan", "loss.kl: NaN is not finite", "a number that compares with nothing"},
+		{"train: 4000", "train: 0", "data: train is above 0", "nothing to train on"},
+		{"train: 4000", "train: -5", "data.train: -5 is negative", "fewer tasks than none"},
+		{"heldout: 400", "heldout: 5000000000", "data.heldout: 5000000000 is more than", "tasks that no memory holds"},
+		{"prompts: 16", "prompts: 9999999", "more than the 65536 that a step holds", "rollouts that no memory holds"},
+		{"tasks: 400, samples: 1", "tasks: -400, samples: 1", "evaluation.tasks: -400 is negative", "an evaluation of fewer tasks than none"},
+		{"batch: 32", "batch: 0", "warm_start: batch is 1 to", "a warm start without demonstrations"},
+		{"explore: 0.5", "explore: 5", "are shares", "a share over 1"},
 		{"clip_low: 0.2", "clip_low: 1.5", "clip", "a clip that lets the ratio go below 0"},
 	}
 	for _, test := range tests {

@@ -8,9 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"understudy/audit"
+	"understudy/audit/lockfile"
 	"understudy/envace/chat"
 	"understudy/envace/tiny"
 	"understudy/gpu"
@@ -36,11 +38,16 @@ func Folder(out string, arm Arm, seed uint64) string {
 // is one, evaluates on the way, and writes its metrics into its folder beside the
 // given sinks. A cancelled context ends it after the step
 // under way; it goes on from the last checkpoint.
-func Run(ctx context.Context, c Config, r Runtime) error {
+func Run(ctx context.Context, c Config, r Runtime) (err error) {
 	folder := Folder(r.Out, c.Arm, c.Seed)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return fmt.Errorf("make the folder of the run: %w", err)
 	}
+	lock, err := claim(filepath.Join(folder, "run.lock"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Remove()) }()
 	t, err := Open(ctx, c, r)
 	if err != nil {
 		return err
@@ -55,6 +62,18 @@ func Run(ctx context.Context, c Config, r Runtime) error {
 	}
 	t.Sinks = append(slices.Clip(t.Sinks), lines, events)
 	return errors.Join(t.run(ctx, folder), lines.Close(), events.Close(), t.Close())
+}
+
+// claim keeps a second program out of what this one is writing.
+func claim(path string) (*lockfile.Lock, error) {
+	lock, err := lockfile.Acquire(path)
+	if held, ok := errors.AsType[*lockfile.HeldError](err); ok {
+		return nil, &audit.Error{
+			Code: audit.CodeConflict, Message: strings.TrimSuffix(path, filepath.Ext(path)) + " is being written by another training", Err: held,
+			Hint: "wait for that process or stop it, or give another --out folder",
+		}
+	}
+	return lock, err
 }
 
 // Open loads a run at its last checkpoint, or at its warm start.
@@ -110,11 +129,19 @@ func Open(ctx context.Context, c Config, r Runtime) (*Trainer, error) {
 
 // startOf is the folder of the model that every arm of the seed starts from. It is
 // made when it is not there yet.
-func startOf(ctx context.Context, c Config, r Runtime) (string, error) {
+func startOf(ctx context.Context, c Config, r Runtime) (start string, err error) {
 	folder, warm := c.start(r.Out)
 	if !warm {
 		return folder, nil
 	}
+	if err := os.MkdirAll(r.Out, 0o755); err != nil {
+		return "", fmt.Errorf("make the folder of the runs: %w", err)
+	}
+	lock, err := claim(folder + ".lock") // arms of a seed share it
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, lock.Remove()) }()
 	device, err := r.Device()
 	if err != nil {
 		return "", fmt.Errorf("open a device: %w", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"understudy/audit"
+	"understudy/audit/lockfile"
 	"understudy/envace"
 	"understudy/envace/judge"
 	"understudy/envace/tiny"
@@ -133,7 +135,7 @@ func weights(t *testing.T, folder string) [32]byte {
 
 // The parts share one warm start, which is most of the time.
 func TestTrainer(t *testing.T) {
-	c, out := lesson(t), t.TempDir()
+	c, out := lesson(t), filepath.Join(t.TempDir(), "runs [1]*") // signs that patterns know
 	t.Run("arms", func(t *testing.T) { testArms(t, c, out) })
 	t.Run("evaluation", func(t *testing.T) { testEvaluationChangesNothing(t, c, out) })
 	t.Run("trap 5", func(t *testing.T) { testTrap05ASecondUpdateIsClipped(t, c, out) })
@@ -191,6 +193,11 @@ func testRunResumesBitForBit(t *testing.T, c train.Config, out string) {
 	if err := os.MkdirAll(filepath.Join(train.Folder(out, c.Arm, c.Seed), "step-000003.partial"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.MkdirAll(filepath.Join(train.Folder(out, c.Arm, c.Seed), "step-000009.bak"), 0o755); err != nil { // a copy is no checkpoint
+		t.Fatal(err)
+	}
+	cut(t, filepath.Join(train.Folder(out, c.Arm, c.Seed), "evaluations.jsonl"))
+	testOneTrainingAFolder(t, c, out)
 	again := &kept{}
 	c.Sinks = []train.Sink{again}
 	if err := train.Run(t.Context(), c, machine(out)); err != nil {
@@ -206,6 +213,35 @@ func testRunResumesBitForBit(t *testing.T, c train.Config, out string) {
 	c.Recipe.Loss.ClipLow = .1
 	if err := train.Run(t.Context(), c, machine(out)); audit.ErrorCode(err) != audit.CodeConflict {
 		t.Errorf("another recipe in the same folder: %v", err)
+	}
+}
+
+// cut leaves half a line at a file's end, as a program that was killed does.
+func cut(t *testing.T, path string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, append(text, `{"step":4,"ta`...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func testOneTrainingAFolder(t *testing.T, c train.Config, out string) {
+	t.Helper()
+	for _, held := range []string{filepath.Join(train.Folder(out, c.Arm, c.Seed), "run.lock"), filepath.Join(out, fmt.Sprintf("warm-s%d.lock", c.Seed))} {
+		lock, err := lockfile.Acquire(held)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = train.Run(t.Context(), c, machine(out))
+		if audit.ErrorCode(err) != audit.CodeConflict || !strings.Contains(err.Error(), fmt.Sprintf("process %d", os.Getpid())) {
+			t.Errorf("a second training beside %s: %v", filepath.Base(held), err)
+		}
+		if err := lock.Remove(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
