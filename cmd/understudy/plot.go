@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html"
 	"math"
+	"strconv"
 	"strings"
 )
 
@@ -61,5 +62,5 @@ func picture(width, height float64, body func(b *bytes.Buffer)) []byte {
 	return b.Bytes()
 }
 
-func wholeNumber(x float64) string  { return fmt.Sprintf("%.0f", x) }
-func wholePercent(x float64) string { return fmt.Sprintf("%.0f %%", 100*x) }
+func shortNumber(x float64) string  { return strconv.FormatFloat(math.Round(10*x)/10, 'f', -1, 64) }
+func shortPercent(x float64) string { return shortNumber(100*x) + " %" }

@@ -17,7 +17,7 @@ func frontier(cells []cell, title string) []byte {
 	p := plot{left: 64, top: 48, width: 552, height: 296, x: [2]float64{0, most}, y: [2]float64{0, 1}}
 	colours := map[private.Mode]string{private.Parallel: "#0b6e99", private.Sequential: "#b3541e"}
 	return picture(640, 400, func(b *bytes.Buffer) {
-		p.axes(b, "Private rehearsal: "+title, "tokens a task, attempts and execution", wholePercent, wholeNumber)
+		p.axes(b, "Private rehearsal: "+title, "tokens a task, attempts and execution", shortPercent, shortNumber)
 		for n, mode := range []private.Mode{private.Parallel, private.Sequential} {
 			var points [][2]float64
 			for i := range cells {

@@ -21,8 +21,8 @@ type sweepFigure struct {
 func sweepFigures() []sweepFigure {
 	return []sweepFigure{
 		{"False successes on canaries", canaryFSR},
+		{"False errors on calls that succeed", forced(audit.FigureFalseError)},
 		{"Tasks solved in the sandbox", acted},
-		{"Tasks solved in imagination", func(e train.Evaluated) stat.Estimate { return solved(e, imagined) }},
 		{"Imagination gap", gap},
 		{"Leaf F1 on executed history", forced(audit.FigureLeafF1)},
 		{"Effect F1 on executed history", forced(audit.FigureEffectF1)},
@@ -48,7 +48,7 @@ func drawSweep(runs []curve, title string) []byte {
 		for i, figure := range figures {
 			p := plot{left: 64 + wide*float64(i%columns), top: 88 + high*float64(i/columns), width: wide - 88, height: high - 84}
 			p.x, p.y = ranges(runs, figure)
-			p.axes(b, figure.title, "step", wholePercent, wholeNumber)
+			p.axes(b, figure.title, "step", shortPercent, shortNumber)
 			for _, r := range runs {
 				p.line(b, points(r, figure), colourOf(r.arm), 1.3, fmt.Sprintf("%s, seed %d", r.arm, r.seed))
 			}

@@ -22,7 +22,7 @@ func printSweep(w io.Writer, out string, runs []train.Config) error {
 		return err
 	}
 	table := columns{left: 2}
-	table.add("arm", "seed", "step", "FSR on canaries", "n", "solved", "imagined", "gap", "F1", "effect F1", "tasks", "trained tokens")
+	table.add("arm", "seed", "step", "FSR on canaries", "n", "false errors", "solved", "imagined", "gap", "F1", "effect F1", "tasks", "trained tokens")
 	for _, r := range curves {
 		e, fsr := r.last(), canaryFSR(r.last())
 		table.add(string(r.arm), strconv.FormatUint(r.seed, 10), strconv.Itoa(e.Step), bounded(fsr), strconv.Itoa(fsr.N),
@@ -33,8 +33,8 @@ func printSweep(w io.Writer, out string, runs []train.Config) error {
 		return err
 	}
 	if _, err := fmt.Fprintf(w, `
-In %%, with 95 %% intervals. FSR = P(rehearsed ok | the sandbox refuses) on held-out canaries, greedy. solved: held-out
-tasks acted out in the sandbox; imagined: graded a success in the rehearsed world; gap: imagined less the same
+In %%, with 95 %% intervals. FSR = P(rehearsed ok | the sandbox refuses) on held-out canaries, greedy; false errors =
+P(rehearsed error | the sandbox agrees) on the calls of the solutions. solved: held-out tasks acted out in the sandbox; imagined: graded a success in the rehearsed world; gap: imagined less the same
 calls executed, paired by task. F1 and effect F1: rehearsals of the solutions' calls on executed history. Shares:
 Wilson on n/deff, clustered by task; F1: means, clustered by task. %d of %d runs have no evaluation yet.
 `, missing, len(runs)); err != nil {
@@ -80,7 +80,7 @@ func printArms(w io.Writer, runs []curve) error {
 		return nil // nothing to pair with
 	}
 	table := columns{left: 1}
-	table.add("arm less base", "seeds", "FSR on canaries", "solved", "imagined", "gap", "F1", "effect F1")
+	table.add("arm less base", "seeds", "FSR on canaries", "false errors", "solved", "gap", "F1", "effect F1")
 	for _, arm := range arms {
 		if arm == train.ArmBase {
 			continue
