@@ -79,16 +79,16 @@ func (l Loss) Row(r Row, scale float64, grad []float64) (Part, error) {
 	if err := l.check(r, grad); err != nil {
 		return Part{}, err
 	}
-	ratios := l.ratios(r)
+	ratios, weights := l.ratios(r), l.weights(r)
 	part := Part{Tokens: len(r.LogProb)}
 	for t := range r.LogProb {
-		weight := l.weight(r, t)
+		weight := weights[t]
 		loss, slope := l.surrogate(ratios[t], r.Advantage)
 		if slope == 0 && r.Advantage != 0 {
 			part.Clipped++
 		}
 		// dρ/dlogprob = ρ; of a sequence ratio, each of n tokens moves all n
-		// ratios by ρ/n: ρ again in the sum.
+		// ratios by ρ/n: ρ again in the sum, as their weights are equal.
 		grad[t] = scale * weight * slope * ratios[t]
 		part.Loss += scale * weight * loss
 		part.Ratio += ratios[t]
@@ -132,20 +132,34 @@ func (l Loss) ratios(r Row) []float64 {
 		d := r.LogProb[t] - r.Old[t]
 		ratios[t], sum = math.Exp(d), sum+d
 	}
-	if l.Ratio == SequenceRatio && len(ratios) > 0 {
-		mean := math.Exp(sum / float64(len(ratios)))
-		for t := range ratios {
-			ratios[t] = mean
-		}
+	if l.Ratio == SequenceRatio {
+		fill(ratios, math.Exp(sum/float64(len(ratios))))
 	}
 	return ratios
 }
 
-func (l Loss) weight(r Row, t int) float64 {
+// weights are the importance weights; those of a sequence ratio are their mean.
+func (l Loss) weights(r Row) []float64 {
+	weights := make([]float64, len(r.LogProb))
+	fill(weights, 1)
 	if l.Truncate == 0 {
-		return 1
+		return weights
 	}
-	return min(math.Exp(r.Old[t]-r.Sampled[t]), l.Truncate)
+	sum := 0.0
+	for t := range weights {
+		weights[t] = min(math.Exp(r.Old[t]-r.Sampled[t]), l.Truncate)
+		sum += weights[t]
+	}
+	if l.Ratio == SequenceRatio {
+		fill(weights, sum/float64(len(weights)))
+	}
+	return weights
+}
+
+func fill(values []float64, x float64) {
+	for i := range values {
+		values[i] = x
+	}
 }
 
 func (e Estimator) value(d float64) (kl, slope float64) {

@@ -28,6 +28,7 @@ func losses() map[string]grpo.Loss {
 		"dual clip":   {ClipLow: .2, ClipHigh: .2, DualClip: 1.3},
 		"sequence":    {ClipLow: .2, ClipHigh: .2, Ratio: grpo.SequenceRatio},
 		"truncated":   {ClipLow: .2, ClipHigh: .2, Truncate: 1.1},
+		"both":        {ClipLow: .2, ClipHigh: .2, Ratio: grpo.SequenceRatio, Truncate: 1.1},
 		"k1, entropy": {ClipLow: .2, ClipHigh: .2, KL: .1, Estimator: grpo.K1, Entropy: .01},
 		"k2":          {ClipLow: .2, ClipHigh: .2, KL: .1, Estimator: grpo.K2},
 	}
