@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -149,7 +150,11 @@ func (d *dealing) receive(ctx context.Context, text []byte) error {
 	}
 	if r.Blob != "" {
 		var data bytes.Buffer
-		if err := d.farm.Get(ctx, r.Blob, &data); err != nil {
+		err := d.farm.Get(ctx, r.Blob, &data)
+		if errors.Is(err, ErrStale) { // taken by a run that died before it said so: the piece is out again
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 		r.Data = data.Bytes()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -274,6 +275,40 @@ func TestFarmBlobs(t *testing.T) {
 	}
 	if err := f.Get(t.Context(), digest, io.Discard); !errors.Is(err, queue.ErrStale) {
 		t.Errorf("what was dropped: %v", err)
+	}
+}
+
+// A return whose data was taken by a run that died before it said so is dropped, and
+// the piece is done again.
+func TestFarmReturnThatIsGone(t *testing.T) {
+	t.Parallel()
+	js := yard(t)
+	f := farmOn(t, js, queue.Config{})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	fail := func(id string, _ []byte) error { return fmt.Errorf("piece %s came back", id) }
+	if err := f.Do(ctx, nil, fail); err != nil { // makes the streams
+		t.Fatal(err)
+	}
+	if _, err := js.Publish(ctx, "audit.return.lesson", []byte(`{"id":"1","version":"v","blob":"00"}`)); err != nil {
+		t.Fatal(err)
+	}
+	work, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() {
+		done <- f.Work(work, func(context.Context, train.Piece) ([]byte, error) { return []byte("again"), nil })
+	}()
+	var got string
+	err := f.Do(ctx, []train.Piece{{ID: "1", Version: "v"}}, func(_ string, data []byte) error {
+		got = string(data)
+		return nil
+	})
+	stop()
+	if err != nil || got != "again" {
+		t.Errorf("%q came back, %v", got, err)
+	}
+	if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }
 
