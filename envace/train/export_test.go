@@ -108,3 +108,12 @@ func Unpack(packed []byte, f envace.Format) ([]byte, *envace.Trajectory, error) 
 	t, err := unpackRollout(packed, envace.Transcript{}, f)
 	return packed, t, err
 }
+
+// Differ says whether dynamic sampling keeps a group of these grades.
+func Differ(grades ...envace.Grade) bool {
+	var group []rolled
+	for _, grade := range grades {
+		group = append(group, rolled{grade: grade})
+	}
+	return differ(group)
+}

@@ -99,3 +99,24 @@ func TestTrap02NonCanonicalTokensStay(t *testing.T) {
 		t.Errorf("%d of 100 texts are written otherwise: the test says little", different)
 	}
 }
+
+func TestDynamicSamplingKeepsGroupsThatTeach(t *testing.T) {
+	t.Parallel()
+	good, bad, unknown := envace.Grade{Reward: 1}, envace.Grade{}, envace.Grade{Unknown: true}
+	tests := []struct {
+		grades []envace.Grade
+		kept   bool
+		reason string
+	}{
+		{[]envace.Grade{good, good, bad}, true, "rewards differ"},
+		{[]envace.Grade{good, good}, false, "equal rewards have no advantage"},
+		{[]envace.Grade{good, unknown, good}, false, "nor have they with one that is not known, which leaves the group"},
+		{[]envace.Grade{unknown, good, bad}, true, "the known ones differ"},
+		{[]envace.Grade{unknown, unknown}, false, "nothing is known"},
+	}
+	for _, test := range tests {
+		if got := train.Differ(test.grades...); got != test.kept {
+			t.Errorf("%s: kept %v", test.reason, got)
+		}
+	}
+}

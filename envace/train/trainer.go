@@ -171,10 +171,16 @@ func (t *Trainer) sample(ctx context.Context, m *meter) ([][]rolled, error) {
 	return kept, nil
 }
 
-// differ says whether a group's rewards are not all the same.
+// differ says whether a group's rewards are not all the same; one that is not known
+// teaches nothing.
 func differ(group []rolled) bool {
-	for _, r := range group[1:] {
-		if r.grade.Reward != group[0].grade.Reward || r.grade.Unknown != group[0].grade.Unknown {
+	first := -1
+	for i, r := range group {
+		switch {
+		case r.grade.Unknown:
+		case first < 0:
+			first = i
+		case r.grade.Reward != group[first].grade.Reward:
 			return true
 		}
 	}
