@@ -285,7 +285,7 @@ func TestLiveAuditAndGate(t *testing.T) {
 		t.Errorf("got %d canaries, want 24", canaries)
 	}
 	broken := modelServer(t, func([]audit.Call) (string, int) { return "", http.StatusInternalServerError })
-	d.says(d.do(0, "audit", "--policy", broken, "--environment", "retail-mini@1", "--tasks", "2", "--run", "down"), "100.0", "0 scored", "masked: rehearse_unavailable 5")
+	d.says(d.do(0, "audit", "--policy", broken, "--environment", "retail-mini@1", "--tasks", "2", "--run", "down"), "100.0", "0 scored", "masked: rehearse_unavailable 5", "understudy probe URL says why")
 	if rungs, _ := d.ladder("down"); rungs != [audit.Severities]int{} {
 		t.Errorf("got ladder %v of a server that fails, want every call masked", rungs)
 	}

@@ -135,6 +135,9 @@ func printTotals(w io.Writer, run audit.Run, figures []audit.Figures) {
 			reasons = append(reasons, fmt.Sprintf("%s %d", reason, masked[reason]))
 		}
 		fmt.Fprintln(w, "masked:", strings.Join(reasons, ", "))
+		if masked[audit.MaskRehearseUnavailable] > 0 {
+			fmt.Fprintln(w, "the model gave no answer to those: understudy probe URL says why")
+		}
 	}
 	if slices.Sort(environments); len(environments) > 0 {
 		fmt.Fprintln(w, "on", strings.Join(slices.Compact(environments), ", "))
