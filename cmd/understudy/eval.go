@@ -228,7 +228,20 @@ func (f evalFlags) report(inv *invocation, names []string) error {
 	} else {
 		err = printPlayed(inv.stdout, shown, overall)
 	}
-	return cmp.Or(err, lacks)
+	return cmp.Or(err, lacks, nothingKnown(shown))
+}
+
+// nothingKnown is an error when a benchmark has no sample that says anything.
+func nothingKnown(played []eval.Played) error {
+	for _, p := range played {
+		if p.Figures.Samples == 0 && len(p.Figures.Why) > 0 {
+			return &audit.Error{
+				Code: audit.CodeInfrastructure, Message: fmt.Sprintf("benchmark %s: none of %d samples could be played: %s", p.Run.Benchmark, p.Figures.Unknown, p.Figures.Why[0].What),
+				Hint: "mend what failed; the same command plays them again",
+			}
+		}
+	}
+	return nil
 }
 
 // player is the policy that plays.

@@ -44,6 +44,10 @@ func printPlayed(w io.Writer, played []eval.Played, overall *eval.Overall) error
 			ends = append(ends, c.String())
 		}
 		fmt.Fprintf(&b, "%s ended: %s\n", p.Run.Benchmark, strings.Join(ends, ", "))
+		for _, c := range p.Figures.Why {
+			why, _, _ := strings.Cut(c.What, "\n")
+			fmt.Fprintf(&b, "%s: unknown, %d times: %s\n", p.Run.Benchmark, c.Times, why)
+		}
 		if p.Run.Notes != "" {
 			fmt.Fprintf(&b, "%s: %s\n", p.Run.Benchmark, p.Run.Notes)
 		}

@@ -100,6 +100,7 @@ func TestEvalOfAServer(t *testing.T) {
 		t.Errorf("%+v, %v", report, err)
 	}
 	d.says(play(3, "retail", "--policy", server.URL, "--tasks", "2", "--task-seed", "5", "--samples", "2"), "results of another run", "task_count was 3 and is 2", "another --out")
+	d.says(play(4, "airline", "--policy", server.URL, "--tasks", "2", "--samples", "1", "--out", filepath.Join(d.dir, "dead")), "unknown, 2 times", "none of 2 samples could be played", "plays them again")
 	d.says(play(3, "--overall"), "no Overall", "bfcl: no benchmark was run", "vita: no benchmark was run")
 }
 

@@ -308,7 +308,9 @@ func (t *training) runAs(ctx context.Context, c train.Config, r train.Runtime) e
 			return err
 		}
 	}
-	c.Sinks = []train.Sink{ledgerSink{func(metrics []audit.Metric) error { return t.ledger.WriteMetrics(ctx, id, metrics) }}}
+	c.Sinks = []train.Sink{ledgerSink{func(metrics []audit.Metric) error {
+		return t.ledger.WriteMetrics(context.WithoutCancel(ctx), id, metrics)
+	}}}
 	err = train.Run(ctx, c, r)
 	reason := ""
 	if err != nil {

@@ -15,6 +15,8 @@ type Figures struct {
 	// Unknown counts the samples of which nobody can say how they went; they are in
 	// no figure.
 	Unknown int `json:"unknown"`
+	// Why is what was said of them, the most frequent first, a few of it.
+	Why []Count `json:"why,omitempty"`
 	// Initial counts the tasks whose checks hold before anything is done: an idle
 	// policy solves them.
 	Initial int `json:"initial"`
@@ -59,10 +61,11 @@ func Compute(results []Result, samples int) Figures {
 	f := Figures{}
 	groups := map[string]*group{}
 	var order []string
-	stops, initial := map[string]int{}, map[string]bool{}
+	stops, why, initial := map[string]int{}, map[string]int{}, map[string]bool{}
 	for _, r := range results {
 		if r.Unknown != "" {
 			f.Unknown++
+			why[r.reason()]++
 			continue
 		}
 		g := groups[r.Task]
@@ -92,9 +95,16 @@ func Compute(results []Result, samples int) Figures {
 		ordered[i] = groups[task]
 	}
 	f.estimate(order, ordered, samples)
-	f.Stops = counts(stops)
+	f.Stops, f.Why = counts(stops), counts(why)
+	f.Why = f.Why[:min(len(f.Why), mostReasons)]
 	return f
 }
+
+// mostReasons is how many of the reasons for unknown samples are told.
+const mostReasons = 3
+
+// reason is why a result is unknown, the same for every task.
+func (r Result) reason() string { return strings.ReplaceAll(r.Unknown, " on task "+r.Task, "") }
 
 func (g *group) add(r Result) {
 	g.n++

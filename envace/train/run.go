@@ -61,7 +61,15 @@ func Run(ctx context.Context, c Config, r Runtime) (err error) {
 		return errors.Join(err, lines.Close(), t.Close())
 	}
 	t.Sinks = append(slices.Clip(t.Sinks), lines, events)
-	return errors.Join(t.run(ctx, folder), lines.Close(), events.Close(), t.Close())
+	return errors.Join(stopped(ctx, t.run(ctx, folder)), lines.Close(), events.Close(), t.Close())
+}
+
+// stopped says why a run ended whose context did, instead of what that broke.
+func stopped(ctx context.Context, err error) error {
+	if ctx.Err() == nil || !errors.Is(err, context.Canceled) && !errors.Is(err, context.Cause(ctx)) {
+		return err
+	}
+	return fmt.Errorf("%w: the same command goes on from the last checkpoint", context.Cause(ctx))
 }
 
 // claim keeps a second program out of what this one is writing.
