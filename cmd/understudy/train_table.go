@@ -26,7 +26,7 @@ func printSweep(w io.Writer, out string, runs []train.Config) error {
 	for _, r := range curves {
 		e, fsr := r.last(), canaryFSR(r.last())
 		table.add(string(r.arm), strconv.FormatUint(r.seed, 10), strconv.Itoa(e.Step), bounded(fsr), strconv.Itoa(fsr.N),
-			bounded(acted(e)), bounded(solved(e, imagined)), bounded(gap(e)), bounded(forced(audit.FigureLeafF1)(e)),
+			bounded(forced(audit.FigureFalseError)(e)), bounded(acted(e)), bounded(solved(e, imagined)), bounded(gap(e)), bounded(forced(audit.FigureLeafF1)(e)),
 			bounded(forced(audit.FigureEffectF1)(e)), strconv.Itoa(len(e.Tasks)), count(r.tokens))
 	}
 	if err := table.print(w); err != nil {
@@ -34,9 +34,10 @@ func printSweep(w io.Writer, out string, runs []train.Config) error {
 	}
 	if _, err := fmt.Fprintf(w, `
 In %%, with 95 %% intervals. FSR = P(rehearsed ok | the sandbox refuses) on held-out canaries, greedy; false errors =
-P(rehearsed error | the sandbox agrees) on the calls of the solutions. solved: held-out tasks acted out in the sandbox; imagined: graded a success in the rehearsed world; gap: imagined less the same
-calls executed, paired by task. F1 and effect F1: rehearsals of the solutions' calls on executed history. Shares:
-Wilson on n/deff, clustered by task; F1: means, clustered by task. %d of %d runs have no evaluation yet.
+P(rehearsed error | the sandbox agrees) on the calls of the solutions. solved: held-out tasks acted out in the
+sandbox; imagined: graded a success in the rehearsed world; gap: imagined less the same calls executed, paired by
+task. F1 and effect F1: rehearsals of the solutions' calls on executed history. Shares: Wilson on n/deff, clustered by
+task; F1: means, clustered by task. %d of %d runs have no evaluation yet.
 `, missing, len(runs)); err != nil {
 		return err
 	}
@@ -130,9 +131,9 @@ seen there is too rare to be met by chance.
 }
 
 // The counts of an evaluated task.
-func sandboxed(t train.EvaluatedTask) int     { return t.Real }
-func imagined(t train.EvaluatedTask) int { return t.Imagined }
-func executed(t train.EvaluatedTask) int { return t.Executed }
+func sandboxed(t train.EvaluatedTask) int { return t.Real }
+func imagined(t train.EvaluatedTask) int  { return t.Imagined }
+func executed(t train.EvaluatedTask) int  { return t.Executed }
 
 func canaryFSR(e train.Evaluated) stat.Estimate {
 	return figureOf(e, audit.Canary, audit.FigureFSR)
