@@ -151,8 +151,9 @@ func TestRolloutsElsewhere(t *testing.T) {
 		done.Add(1)
 		return nil
 	}})
-	c.Farm = farmOn(t, js, queue.Config{})
-	there, got := steps(t, c, r, 2)
+	dealing := c // the workers read c
+	dealing.Farm = farmOn(t, js, queue.Config{})
+	there, got := steps(t, dealing, r, 2)
 	stop()
 	workers.Wait()
 	if weights(t, here) != weights(t, there) {
