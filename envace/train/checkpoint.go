@@ -48,7 +48,7 @@ func (t *Trainer) Save(folder string) error {
 		return err
 	}
 	path := filepath.Join(folder, stepName(t.step))
-	return atomically(path, func(partial string) error {
+	err = atomically(path, func(partial string) error {
 		for _, l := range t.learners {
 			if err := l.model.Save(filepath.Join(partial, setName(l.set)), gpu.F32); err != nil {
 				return err
@@ -59,6 +59,13 @@ func (t *Trainer) Save(folder string) error {
 		}
 		return writeJSON(filepath.Join(partial, stateFile), state{t.step, t.cursor, digest.String(), t.Arm, t.Seed})
 	})
+	if err != nil {
+		return &audit.Error{
+			Code: audit.CodeInfrastructure, Message: fmt.Sprintf("save the checkpoint of step %d", t.step), Err: err,
+			Hint: "make room on the disk, or give the folder back its rights: the same command goes on from the checkpoint before",
+		}
+	}
+	return nil
 }
 
 // atomically fills a folder and gives it its name when it is complete.
@@ -104,6 +111,9 @@ func latest(folder string, want state) (string, state, error) {
 	if err := readJSON(filepath.Join(path, stateFile), &found); err != nil {
 		return "", found, err
 	}
+	if found.Step != last || found.Cursor < 0 {
+		return "", found, damaged(path, fmt.Errorf("%s says step %d, cursor %d", stateFile, found.Step, found.Cursor))
+	}
 	if found.Recipe != want.Recipe || found.Arm != want.Arm || found.Seed != want.Seed {
 		return "", found, &audit.Error{
 			Code: audit.CodeConflict, Message: fmt.Sprintf("%s is a checkpoint of arm %s, seed %d, and of another recipe or run", path, found.Arm, found.Seed),
@@ -113,12 +123,20 @@ func latest(folder string, want state) (string, state, error) {
 	return path, found, nil
 }
 
+// damaged is a checkpoint, or a warm start, that cannot be read.
+func damaged(path string, err error) error {
+	return &audit.Error{
+		Code: audit.CodeInvalid, Message: "go on from " + path, Err: err,
+		Hint: "if it is damaged, delete that folder: a run goes on from the checkpoint before, a warm start is made again",
+	}
+}
+
 // restore takes the moments and the place in the run from a checkpoint whose
 // parameters the learners were loaded from.
 func (t *Trainer) restore(path string, s state) error {
 	for _, l := range t.learners {
 		if err := l.optimizer.Restore(filepath.Join(path, optimizerFile(l.set))); err != nil {
-			return fmt.Errorf("restore %s: %w", path, err)
+			return damaged(path, err)
 		}
 	}
 	t.step, t.cursor = s.Step, s.Cursor

@@ -170,12 +170,12 @@ func (c Config) start(out string) (folder string, warm bool) {
 func (c Config) load(device gpu.Device, set audit.PolicyRole, folder, start string) (*learner, error) {
 	model, err := gpu.Load(device, folder, gpu.LoadConfig{Trainable: true})
 	if err != nil {
-		return nil, err
+		return nil, damaged(filepath.Dir(folder), err)
 	}
 	var reference *gpu.Model
 	if c.Recipe.Loss.KL != 0 {
 		if reference, err = gpu.Load(device, start, gpu.LoadConfig{}); err != nil {
-			return nil, errors.Join(err, model.Close())
+			return nil, errors.Join(damaged(filepath.Dir(start), err), model.Close())
 		}
 	}
 	return newLearner(set, model, reference, c.learning())

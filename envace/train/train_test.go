@@ -210,6 +210,7 @@ func testRunResumesBitForBit(t *testing.T, c train.Config, out string) {
 		t.Errorf("the resumed run's steps: %v\nthe whole run's: %v", again.steps, whole.steps[2:])
 	}
 
+	testDamagedCheckpoints(t, c, out, final)
 	c.Recipe.Loss.ClipLow = .1
 	if err := train.Run(t.Context(), c, machine(out)); audit.ErrorCode(err) != audit.CodeConflict {
 		t.Errorf("another recipe in the same folder: %v", err)
@@ -225,6 +226,29 @@ func cut(t *testing.T, path string) {
 	}
 	if err := os.WriteFile(path, append(text, `{"step":4,"ta`...), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func testDamagedCheckpoints(t *testing.T, c train.Config, out, final string) {
+	t.Helper()
+	for _, file := range []string{"policy/model.safetensors", "policy/config.json", "policy.optimizer.safetensors", "state.json"} {
+		path := filepath.Join(final, file)
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, broken := range []string{"", "{}", string(whole[:len(whole)/2])} {
+			if err := os.WriteFile(path, []byte(broken), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			err := train.Run(t.Context(), c, machine(out))
+			if audit.ErrorCode(err) != audit.CodeInvalid || !strings.Contains(err.Error(), final) || !strings.Contains(audit.ErrorHint(err), "delete") {
+				t.Errorf("%s holds %.9q: %v", file, broken, err)
+			}
+		}
+		if err := os.WriteFile(path, whole, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
