@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -204,7 +205,7 @@ func Names() []string {
 func ReadRecipe(name string) (Recipe, error) {
 	text, err := recipes.ReadFile("recipes/" + name + ".yaml")
 	if err != nil {
-		if text, err = os.ReadFile(name); err != nil {
+		if text, err = readSome(name); err != nil {
 			return Recipe{}, &audit.Error{
 				Code: audit.CodeNotFound, Message: fmt.Sprintf("there is no recipe %q", name), Err: err,
 				Hint: "give a file, or one of " + strings.Join(Names(), ", "),
@@ -222,6 +223,22 @@ func ReadRecipe(name string) (Recipe, error) {
 		return r, &audit.Error{Code: audit.CodeInvalid, Message: "recipe " + name, Err: err, Hint: "correct the values"}
 	}
 	return r, nil
+}
+
+// mostRecipe is more bytes than any recipe has.
+const mostRecipe = 1 << 20
+
+func readSome(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, mostRecipe+1))
+	if err == nil && len(text) > mostRecipe {
+		err = fmt.Errorf("%s has more than %d bytes, which no recipe has", path, mostRecipe)
+	}
+	return text, err
 }
 
 // Digest identifies the recipe: two runs are compared only when it is the same.

@@ -99,6 +99,9 @@ func TestRecipeFaults(t *testing.T) {
 			t.Errorf("%s: %v", test.reason, err)
 		}
 	}
+	if _, err := train.ReadRecipe("/dev/zero"); audit.ErrorCode(err) != audit.CodeNotFound || !strings.Contains(err.Error(), "more than 1048576 bytes") {
+		t.Errorf("a recipe without end: %v", err)
+	}
 	if _, err := train.ReadRecipe("big"); audit.ErrorCode(err) != audit.CodeNotFound || !strings.Contains(audit.ErrorHint(err), "tiny") {
 		t.Errorf("a recipe that is not there: %v", err)
 	}
