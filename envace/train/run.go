@@ -50,7 +50,7 @@ func Run(ctx context.Context, c Config, r Runtime) (err error) {
 	defer func() { err = errors.Join(err, lock.Remove()) }()
 	t, err := Open(ctx, c, r)
 	if err != nil {
-		return err
+		return stopped(ctx, err)
 	}
 	lines, err := Lines(folder, t.step)
 	if err != nil {
@@ -69,7 +69,7 @@ func stopped(ctx context.Context, err error) error {
 	if ctx.Err() == nil || !errors.Is(err, context.Canceled) && !errors.Is(err, context.Cause(ctx)) {
 		return err
 	}
-	return fmt.Errorf("%w: the same command goes on from the last checkpoint", context.Cause(ctx))
+	return fmt.Errorf("%w: the same command goes on from the last checkpoint, or begins its warm start again", context.Cause(ctx))
 }
 
 // claim keeps a second program out of what this one is writing.

@@ -211,6 +211,7 @@ func testRunResumesBitForBit(t *testing.T, c train.Config, out string) {
 	}
 
 	testDamagedCheckpoints(t, c, out, final)
+	testStoppedInItsWarmStart(t, c, out)
 	c.Recipe.Loss.ClipLow = .1
 	if err := train.Run(t.Context(), c, machine(out)); audit.ErrorCode(err) != audit.CodeConflict {
 		t.Errorf("another recipe in the same folder: %v", err)
@@ -226,6 +227,16 @@ func cut(t *testing.T, path string) {
 	}
 	if err := os.WriteFile(path, append(text, `{"step":4,"ta`...), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func testStoppedInItsWarmStart(t *testing.T, c train.Config, out string) {
+	t.Helper()
+	ctx, stop := context.WithCancelCause(t.Context())
+	stop(errKilled)
+	err := train.Run(ctx, c, machine(filepath.Join(out, "stopped")))
+	if !errors.Is(err, errKilled) || !strings.Contains(err.Error(), "the same command goes on") || strings.Contains(err.Error(), "context canceled") {
+		t.Errorf("stopped in its warm start: %v", err)
 	}
 }
 
