@@ -74,6 +74,13 @@ func (r Report) String() string {
 // error of yield ends the import and is returned as it is. A file that is
 // missing or of no known format is an *audit.Error.
 func Import(path string, opts Options, yield func(audit.Episode) error) (Report, error) {
+	// Asked before it is opened: a pipe that nobody writes to would be waited for.
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return Report{}, &audit.Error{
+			Code: audit.CodeInvalid, Message: "trajectory file " + path + " is a folder, a pipe or a device",
+			Hint: "name a file; write what a pipe brings into one first",
+		}
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return Report{}, &audit.Error{

@@ -170,8 +170,12 @@ func (e *environments) source(name string) (*sandbox.Registry, error) {
 	if r := e.sources[name]; r != nil {
 		return r, nil
 	}
-	folder := filepath.Join(e.dir, filepath.Base(name)) // Base: a name is no path
-	if _, err := os.Stat(folder); err != nil {
+	folder := filepath.Join(e.dir, name)
+	_, err := os.Stat(folder)
+	if filepath.Base(name) != name || name == "." || name == ".." { // a name is no path
+		err = fs.ErrInvalid
+	}
+	if err != nil {
 		hint := "mount it first; shipped environments have no prefix"
 		if errors.Is(err, fs.ErrNotExist) && name == tau2Source {
 			hint = "import it first: understudy sandbox import tau2 --data DIR"

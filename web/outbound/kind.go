@@ -10,9 +10,9 @@ type kind string
 
 const (
 	public   kind = "public"
-	internal kind = "internal" // this machine, a private network, a carrier's
-	local    kind = "link-local or metadata"
-	special  kind = "special" // multicast, unspecified, reserved
+	internal kind = "inside, not public" // this machine, a private network, a carrier's
+	local    kind = "link-local or of a metadata service"
+	special  kind = "for special use" // multicast, unspecified, reserved
 )
 
 // kindOf sorts an address. One that carries an IPv4 address in itself is what

@@ -100,17 +100,11 @@ func (r Rules) check(asked, resolved string, typed bool) error {
 			return nil
 		}
 	}
-	switch kind := kindOf(ip); kind {
-	case public:
+	kind := kindOf(ip)
+	if kind == public || kind == internal && typed {
 		return nil
-	case internal:
-		if typed {
-			return nil
-		}
-		return refused(asked, ip.String()+" is an internal address")
-	default:
-		return refused(asked, ip.String()+" is a "+string(kind)+" address")
 	}
+	return refused(asked, "the address "+ip.String()+" is "+string(kind))
 }
 
 // Check reports what a URL says already: a scheme that is not HTTP's, no host, or

@@ -54,8 +54,9 @@ func Start(ctx context.Context, cfg Config) (*Tracer, error) {
 		at.Path = "/v1/traces" // the signal's own path, as the specification has it
 	}
 	// The library reports through a hook of the process; its text has the address.
+	ctx = context.WithoutCancel(ctx)
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {
-		cfg.Logger.Warn("spans were not delivered", slog.String("collector", at.Host))
+		cfg.Logger.WarnContext(ctx, "spans were not delivered", slog.String("collector", at.Host))
 	}))
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(at.String()))
 	if err != nil {
