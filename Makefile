@@ -7,7 +7,7 @@ AUDITS   ?= 1000000
 LINT     := bin/golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: readme sbom vuln trl soak-engine bench-web model-smollm2 tokenizers help deps demo test check lint lint-rules tidy kill-rounds fuzz bench memory conformance build clean
+.PHONY: chaos load readme sbom vuln trl soak-engine bench-web model-smollm2 tokenizers help deps demo test check lint lint-rules tidy kill-rounds fuzz bench memory conformance build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,13 @@ tidy: ## fail when go.mod or go.sum is not tidy
 
 kill-rounds: deps ## strike workers, NATS and PostgreSQL between every two effects, 200 rounds
 	UNDERSTUDY_KILL_ROUNDS=200 $(GO) test -count=1 -timeout 30m -run '^TestKill$$' -v ./audit/queue
+
+chaos: deps ## kill workers, service, PostgreSQL and NATS, fill disks, move the clock, garble the model, ROUNDS (500) times from SEED (1)
+	UNDERSTUDY_CHAOS_ROUNDS=$(or $(ROUNDS),500) UNDERSTUDY_CHAOS_SEED=$(or $(SEED),1) UNDERSTUDY_CHAOS_FAULTS="$(FAULTS)" \
+		$(GO) test -count=1 -timeout 6h -run '^TestChaos$$' -v ./cmd/understudy
+
+load: deps ## ask for rewards and queue episodes at the limit for LOAD (10m) with 1,000 viewers, then stop in the middle of it
+	UNDERSTUDY_LOAD=$(or $(LOAD),10m) $(GO) test -count=1 -timeout 2h -run '^TestLoad$$' -v ./cmd/understudy
 
 fuzz: ## each fuzz target (or TARGETS) for FUZZTIME (30s), with a line of what it tried
 	$(GO) run ./.ci/fuzz -time $(FUZZTIME) -at-once $(or $(FUZZ_AT_ONCE),1) -memory $(or $(FUZZ_MEMORY),4096) $(TARGETS)

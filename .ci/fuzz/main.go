@@ -154,8 +154,9 @@ func choose(all []target, names []string) ([]target, error) {
 type result struct {
 	target
 	took       time.Duration
-	executions string
-	learned    string // new corpus entries
+	executions int
+	learned    int // new corpus entries
+	stalls     int // inputs that the machine was too busy for, and that passed alone
 	clean      bool
 	said       string // the end of the output
 }
@@ -165,15 +166,18 @@ func (r result) String() string {
 	if !r.clean {
 		verdict = "FAILED"
 	}
-	return fmt.Sprintf("%s %-6s %-45s %8s %12s executions %6s new entries",
+	line := fmt.Sprintf("%s %-6s %-45s %8s %12d executions %6d new entries",
 		time.Now().UTC().Format("15:04"), verdict, r.target, r.took.Round(time.Second), r.executions, r.learned)
+	if r.stalls > 0 {
+		line += fmt.Sprintf(" (stalled %d times: the machine is busy)", r.stalls)
+	}
+	return line
 }
 
 // fuzz builds the target's package with the fuzzer's instrumentation and runs
 // it in the package's folder, with one worker.
 func (c campaign) fuzz(ctx context.Context, t target) result {
-	started := time.Now()
-	r := result{target: t, executions: "0", learned: "0"}
+	r := result{target: t}
 	binary := filepath.Join(c.binaries, strings.ReplaceAll(t.String(), "/", "_"))
 	build := exec.CommandContext(ctx, "go", "test", "-c", "-fuzz", "^"+t.name+"$", "-o", binary, "./"+t.pkg)
 	if out, err := build.CombinedOutput(); err != nil {
@@ -181,29 +185,64 @@ func (c campaign) fuzz(ctx context.Context, t target) result {
 		return r
 	}
 	defer os.Remove(binary)
-	ctx, cancel := context.WithTimeout(ctx, c.each+grace)
-	defer cancel()
-	var out bytes.Buffer
-	started = time.Now()
-	err := c.command(ctx, t, binary, &out).Run()
+	started := time.Now()
+	for left := c.each; left > 0 && ctx.Err() == nil; left = c.each - time.Since(started) {
+		said, err := c.try(ctx, t, binary, left, &r)
+		if err == nil || expired(said) {
+			r.clean = true
+			break
+		}
+		if !c.stalled(ctx, t, binary, said) {
+			r.said = tail(said) + fmt.Sprintln(err)
+			break
+		}
+		r.stalls++
+		r.clean = true
+	}
 	r.took = time.Since(started)
-	progress := regexp.MustCompile(`execs: (\d+) .*new interesting: (\d+)`)
-	if all := progress.FindAllStringSubmatch(out.String(), -1); len(all) > 0 {
-		r.executions, r.learned = all[len(all)-1][1], all[len(all)-1][2]
-	}
-	r.clean = err == nil || expired(out.String())
-	if !r.clean {
-		r.said = tail(out.String()) + fmt.Sprintln(err)
-	}
 	return r
 }
 
-// command runs the binary under a shell that limits its memory: the workers
-// that the binary starts inherit the limit.
-func (c campaign) command(ctx context.Context, t target, binary string, out io.Writer) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "sh", "-c", `ulimit -d "$1" && shift && exec "$@"`, "sh", strconv.Itoa(c.memory<<10),
-		binary, "-test.run=^$", "-test.fuzz=^"+t.name+"$", "-test.fuzztime="+c.each.String(),
-		"-test.fuzzminimizetime=1000x", "-test.parallel=1", "-test.fuzzcachedir="+filepath.Join(c.corpus, t.pkg))
+// try fuzzes for a time and adds up what came of it.
+func (c campaign) try(ctx context.Context, t target, binary string, lasting time.Duration, r *result) (said string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lasting+grace)
+	defer cancel()
+	var out bytes.Buffer
+	err = c.command(ctx, t, &out, binary, "-test.run=^$", "-test.fuzz=^"+t.name+"$", "-test.fuzztime="+lasting.String(),
+		"-test.fuzzminimizetime=1000x", "-test.parallel=1", "-test.fuzzcachedir="+filepath.Join(c.corpus, t.pkg)).Run()
+	progress := regexp.MustCompile(`execs: (\d+) .*new interesting: (\d+)`)
+	if all := progress.FindAllStringSubmatch(out.String(), -1); len(all) > 0 {
+		last := all[len(all)-1]
+		executions, _ := strconv.Atoi(last[1]) // digits
+		learned, _ := strconv.Atoi(last[2])
+		r.executions, r.learned = r.executions+executions, r.learned+learned
+	}
+	return out.String(), err
+}
+
+// stalled tells a failure that is the machine's: the fuzzer kills a process that
+// needs ten seconds for one input, which on a busy machine may be any. The input
+// is tried alone; when it passes at once it is forgotten.
+func (c campaign) stalled(ctx context.Context, t target, binary, said string) bool {
+	written := regexp.MustCompile(`Failing input written to (\S+)`).FindStringSubmatch(said)
+	if written == nil || !strings.Contains(said, "hung or terminated unexpectedly") {
+		return false
+	}
+	name := filepath.Base(written[1])
+	began := time.Now()
+	for range 3 {
+		if c.command(ctx, t, io.Discard, binary, "-test.run=^"+t.name+"$/^"+name+"$").Run() != nil {
+			return false
+		}
+	}
+	return time.Since(began) < 30*time.Second && os.Remove(filepath.Join(t.pkg, filepath.FromSlash(written[1]))) == nil
+}
+
+// command runs the binary in the package's folder under a shell that limits its
+// memory: the workers that the binary starts inherit the limit.
+func (c campaign) command(ctx context.Context, t target, out io.Writer, binary string, args ...string) *exec.Cmd {
+	shell := []string{"-c", `ulimit -d "$1" && shift && exec "$@"`, "sh", strconv.Itoa(c.memory << 10), binary}
+	cmd := exec.CommandContext(ctx, "sh", append(shell, args...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = t.pkg, out, out
 	cmd.WaitDelay = 10 * time.Second
 	return cmd

@@ -126,7 +126,9 @@ func markPublished(ctx context.Context, tx pgx.Tx, messages []audit.Outgoing, jo
 }
 
 // Waiting lists open jobs that were sent at least age ago, oldest first, from
-// after the given one on. Ages are measured by the database's clock alone.
+// after the given one on. Ages are measured by the database's clock alone. A job
+// from further in the future than age was sent before the clock was set back:
+// nobody knows how long it waits, so it is looked for, too.
 func (l *Ledger) Waiting(ctx context.Context, age time.Duration, after *audit.Sent, limit int) ([]audit.Sent, error) {
 	var from audit.Sent
 	if after != nil {
@@ -135,7 +137,8 @@ func (l *Ledger) Waiting(ctx context.Context, age time.Duration, after *audit.Se
 	rows, err := l.pool.Query(ctx, `
 		SELECT r.name, e.id, e.attempt, e.message, e.seq, e.sent_at
 		FROM episode e JOIN run r ON r.id = e.run
-		WHERE e.state = 'open' AND e.sent_at <= now() - make_interval(secs => $1) AND r.state <> 'dropping'
+		WHERE e.state = 'open' AND r.state <> 'dropping'
+			AND (e.sent_at <= now() - make_interval(secs => $1) OR e.sent_at > now() + make_interval(secs => $1))
 			AND (e.sent_at, e.id) > ($2, $3)
 		ORDER BY e.sent_at, e.id LIMIT $4`, age.Seconds(), from.At, from.ID[:], limit)
 	if err != nil {

@@ -18,7 +18,8 @@ type Config struct {
 	// can share one NATS. Letters, digits and underscores. Default "audit".
 	Prefix string
 	// AckWait is how long a worker may be silent before its message goes to
-	// another. Default 30 s: three heartbeats fit in.
+	// another. Default 30 s: three heartbeats fit in. The waits below follow it
+	// where they are left out, so that one number sets the queue's pace.
 	AckWait time.Duration
 	// Attempts is how often a job is tried before it becomes a dead letter. Default 5.
 	Attempts int
@@ -30,7 +31,8 @@ type Config struct {
 	// Grace is how long a stopped worker may go on with what it holds. Default 30 s.
 	Grace time.Duration
 	// Backoff and BackoffCap bound the wait before a failed job is tried again:
-	// a random time up to Backoff·2ⁿ, at most BackoffCap. Default 500 ms and 30 s.
+	// a random time up to Backoff·2ⁿ, at most BackoffCap. Default a sixtieth of
+	// AckWait and AckWait: 500 ms and 30 s.
 	Backoff, BackoffCap time.Duration
 	// MaxMessages and MaxBytes bound the stream of jobs; the relay waits when it
 	// is full. Default 200,000 and 1 GiB.
@@ -45,10 +47,10 @@ type Config struct {
 	// Batch is how many messages a relay claims at once. Default 128: at the
 	// largest message size that is about 115 MB.
 	Batch int
-	// Sweep is how often the sweeper looks for lost jobs. Default 1 min.
+	// Sweep is how often the sweeper looks for lost jobs. Default two AckWaits: 1 min.
 	Sweep time.Duration
 	// Lost is the age from which an unanswered job is looked for in the stream.
-	// Default 1 min.
+	// Default two AckWaits: 1 min.
 	Lost time.Duration
 	// Keep is how long published messages stay in the outbox. Default 1 h.
 	Keep time.Duration
@@ -96,12 +98,12 @@ func (c Config) withDefaults() Config {
 	or(&c.AckWait, 30*time.Second)
 	or(&c.Timeout, 10*time.Minute)
 	or(&c.Grace, 30*time.Second)
-	or(&c.Backoff, 500*time.Millisecond)
-	or(&c.BackoffCap, 30*time.Second)
+	or(&c.Backoff, max(c.AckWait/60, 1))
+	or(&c.BackoffCap, c.AckWait)
 	or(&c.Duplicates, 2*time.Minute)
 	or(&c.Poll, 25*time.Millisecond)
-	or(&c.Sweep, time.Minute)
-	or(&c.Lost, time.Minute)
+	or(&c.Sweep, 2*c.AckWait)
+	or(&c.Lost, 2*c.AckWait)
 	or(&c.Keep, time.Hour)
 	count(&c.Attempts, 5)
 	count(&c.InFlight, 4*runtime.GOMAXPROCS(0))

@@ -34,6 +34,13 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main.Execute()
 	}
+	if arguments := os.Getenv(asNATS); arguments != "" {
+		if err := serveNATS(arguments); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	os.Exit(postgres.Main(m))
 }
 

@@ -194,7 +194,7 @@ func startError(data, log string, from int64) error {
 	if bytes.Contains(said, []byte("pre-existing shared memory block")) {
 		return errMemoryInUse
 	}
-	why := lastLine(said, "FATAL", "PANIC", "could not", "error")
+	why := lastLine(withoutAnswers(said), "FATAL", "PANIC", "could not", "error")
 	for _, sign := range []string{"Permission denied", "wrong ownership", "No space left", "could not bind", "could not create"} {
 		if strings.Contains(why, sign) {
 			return &audit.Error{
@@ -205,6 +205,18 @@ func startError(data, log string, from int64) error {
 		}
 	}
 	return corrupt(data, errors.New(why))
+}
+
+// withoutAnswers drops what a server told clients that came while it started: it
+// says nothing about why the start failed.
+func withoutAnswers(said []byte) []byte {
+	var kept []byte
+	for line := range bytes.Lines(said) {
+		if !bytes.Contains(line, []byte("FATAL:  the database system is ")) {
+			kept = append(kept, line...)
+		}
+	}
+	return kept
 }
 
 // lastLine is the last line that holds one of the signs, or the last line.
