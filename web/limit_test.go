@@ -41,8 +41,21 @@ func TestGuessingIsSlowedDown(t *testing.T) {
 		t.Errorf("the fourth guess in a minute: got %d, Retry-After %q, want 429 and seconds", status, header.Get("Retry-After"))
 	}
 	form := url.Values{"token": {audit.NewSecret()}, "to": {"/"}}.Encode()
-	if status, _, header := send(t, noRedirects(), http.MethodPost, at+"/sign-in", form); status != http.StatusTooManyRequests || header.Get("Retry-After") == "" {
-		t.Errorf("a guess by the form, from the same address: got %d, want 429", status)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, at+"/sign-in", strings.NewReader(form))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	res, err := noRedirects().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") == "" {
+		t.Errorf("a guess by the form, from the same address: got %d, want 429", res.StatusCode)
+	}
+	if page, err := io.ReadAll(res.Body); err != nil || !strings.Contains(string(page), `name="token"`) || !strings.Contains(string(page), "too many wrong tokens") {
+		t.Errorf("the page does not say why it refuses, or leaves no field to try again: %v: %.300s", err, page)
 	}
 	late := give(t, l, "bob", audit.ReaderRole)
 	if status, _ := ask(late); status != http.StatusTooManyRequests {

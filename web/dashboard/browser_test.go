@@ -210,6 +210,9 @@ func (b *browser) looks(name string) {
 	b.look(file, "dark", 1280)
 	b.sound(name + " in the dark")
 	b.look(file, "light", 390)
+	if !b.holds(`[...document.querySelectorAll(".scroll .stacked")].every(t => t.scrollWidth <= t.parentElement.clientWidth + 1)`) {
+		b.t.Errorf("%s: rows that become blocks on narrow screens still go beyond them", name)
+	}
 	if !b.holds(`document.documentElement.scrollWidth <= 391`) {
 		b.t.Errorf("%s: the page is wider than a narrow screen: %s", name, b.text(`[...document.querySelectorAll("main *")].filter(e => e.getBoundingClientRect().right > 391 && !e.closest(".scroll, .squares, nav")).slice(0, 5).map(e => e.outerHTML.slice(0, 120)).join("\n")`))
 	}
