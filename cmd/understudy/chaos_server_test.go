@@ -172,7 +172,7 @@ func (n *natsProcess) start() error {
 		return err
 	}
 	n.cmd, n.gone = cmd, gone
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) { //nolint:revive // the process is another one
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		conn, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(n.port)) //nolint:noctx // it is there, or it is not
 		if err == nil {
 			return conn.Close()
@@ -323,7 +323,7 @@ func (s *supervised) dump() {
 	starts := s.starts
 	s.mu.Unlock()
 	s.signal(syscall.SIGQUIT)
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) { //nolint:revive // the process is another one
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		s.mu.Lock()
 		again := s.starts > starts
 		s.mu.Unlock()

@@ -122,18 +122,6 @@ func (w *work) batch(c *chaos, n, round int) {
 	w.batches = append(w.batches, b)
 }
 
-// actions is how many actions a round submits, paid ones included.
-func (w *work) actions() int {
-	n := 0
-	for _, e := range w.episodes {
-		n += len(e.Actions)
-	}
-	for _, b := range w.batches {
-		n += len(b.Outputs)
-	}
-	return n
-}
-
 // insist repeats what a fault cut off, as every producer must. The pause is short
 // beside what servers need to come back.
 func insist(ctx context.Context, what string, try func() error) error {

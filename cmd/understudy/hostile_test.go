@@ -84,7 +84,7 @@ func TestHostileInput(t *testing.T) {
 		}
 		return
 	}
-	for _, line := range strings.Split(table.String(), "\n") {
+	for line := range strings.SplitSeq(table.String(), "\n") {
 		if !strings.Contains(have, line+"\n") {
 			t.Errorf("the outcome has changed; see -update:\n%s", line)
 		}
@@ -233,22 +233,23 @@ func hostileJSON() map[string]string {
 
 // hostileYAML are texts that break what reads YAML.
 func hostileYAML() map[string]string {
-	bomb := "a: &a [x,x,x,x,x,x,x,x,x]\n"
+	var bomb strings.Builder
+	bomb.WriteString("a: &a [x,x,x,x,x,x,x,x,x]\n")
 	for c := 'b'; c < 'k'; c++ {
-		bomb += fmt.Sprintf("%c: &%c [*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c]\n", c, c, c-1, c-1, c-1, c-1, c-1, c-1, c-1, c-1, c-1)
+		fmt.Fprintf(&bomb, "%c: &%c [*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c]\n", c, c, c-1, c-1, c-1, c-1, c-1, c-1, c-1, c-1, c-1)
 	}
 	return map[string]string{
 		"nothing":                     "",
 		"no YAML":                     "\x89PNG\r\n\x1a\n",
 		"100,000 nested lists":        strings.Repeat("[", nested),
 		"100,000 nested dashes":       strings.Repeat("- ", nested),
-		"aliases that unfold to 9^10": bomb,
+		"aliases that unfold to 9^10": bomb.String(),
 		"an alias of itself":          "a: &a [*a]\n",
 		"duplicate keys":              "version: 1\nversion: 2\n",
 		"a tag that makes an object":  "version: !!python/object/apply:os.system [id]\n",
 		".nan and .inf":               "version: .nan\nmax: .inf\n",
 		"NUL":                         "version: 1\x00\n",
-		"a key that nobody knows":     "versoin: 1\n",
+		"a key that nobody knows":     "verzion: 1\n",
 		"two documents":               "version: 1\n---\nversion: 2\n",
 	}
 }
@@ -309,11 +310,11 @@ func sorted(m map[string]string) []string {
 
 // modelRows are folders of models: serving one fails before anything is opened.
 func modelRows() []hostileRow {
-	serve := func(make func(w *hostileWorld, dir string) error) func(w *hostileWorld) (int, string) {
+	serve := func(spoil func(w *hostileWorld, dir string) error) func(w *hostileWorld) (int, string) {
 		return func(w *hostileWorld) (int, string) {
 			dir := filepath.Join(w.dir, "model")
 			err := errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(w.model)), os.Remove(filepath.Join(dir, "config.json")))
-			if err := errors.Join(err, make(w, dir)); err != nil {
+			if err := errors.Join(err, spoil(w, dir)); err != nil {
 				w.t.Error(err)
 			}
 			return w.command("serve", "--model", dir, "--listen", "127.0.0.1:0")
@@ -374,6 +375,7 @@ func fileRows() []hostileRow {
 }
 
 func archive(t *testing.T, name string, size int) string {
+	t.Helper()
 	var file bytes.Buffer
 	z := zip.NewWriter(&file)
 	entry, err := z.Create(name)

@@ -187,13 +187,13 @@ func (l *load) send(ctx context.Context, text []byte) (again bool, err error) {
 	res, err := l.client.Do(req)
 	if err != nil {
 		pause(l.t, time.Millisecond)
-		return false, nil //nolint:nilerr // the service is stopping
+		return false, nil // the service is stopping
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
 	switch {
 	case err != nil:
-		return false, nil //nolint:nilerr // the service is stopping
+		return false, nil // the service is stopping
 	case res.StatusCode == http.StatusTooManyRequests:
 		l.busy.Add(1)
 		seconds, err := strconv.Atoi(res.Header.Get("Retry-After"))
@@ -242,10 +242,10 @@ func (l *load) enqueue(ctx context.Context) error {
 	for n := 0; ctx.Err() == nil; {
 		var open int
 		if err := l.pool.QueryRow(ctx, `SELECT count(*) FROM episode WHERE state = 'open'`).Scan(&open); err != nil {
-			if ctx.Err() != nil {
-				return nil
+			if ctx.Err() == nil {
+				return err
 			}
-			return err
+			break
 		}
 		var episodes []audit.Episode
 		for ; open < backlog; open++ {

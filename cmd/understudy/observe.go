@@ -33,7 +33,7 @@ func startObservation(ctx context.Context, inv *invocation, address string, r *r
 	mux.Handle("GET /metrics", o.metrics.Handler())
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, req *http.Request) {
-		if ctx.Err() != nil || r.ready(req.Context()) != nil {
+		if ctx.Err() != nil || r.ready(req.Context()) != nil { //nolint:contextcheck // a request is not the program
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})
