@@ -27,6 +27,7 @@ func (e *evaluation) openPlayer(ctx context.Context) error {
 	case f.policy.url != "":
 		return e.openServer(remote.Config{
 			URL: f.policy.url, Model: f.policy.model, APIKey: string(e.inv.config.PolicyKey), Temperature: f.policy.temperature, MaxTokens: f.maxTokens,
+			HTTP: e.inv.config.typedClient(f.policy.url),
 		}, cmp.Or(f.policy.model, f.policy.url))
 	}
 	served, config, err := f.policy.serve(ctx, e.inv)
@@ -89,7 +90,7 @@ func (e *evaluation) another(f policyFlags) (eval.AskFunc, error) {
 	if f.url == "" {
 		return nil, nil //nolint:nilnil // none is named
 	}
-	ask, err := asker(remote.Config{URL: f.url, Model: f.model, APIKey: string(e.inv.config.PolicyKey)})
+	ask, err := asker(remote.Config{URL: f.url, Model: f.model, APIKey: string(e.inv.config.PolicyKey), HTTP: e.inv.config.typedClient(f.url)})
 	return ask, err
 }
 

@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"time"
 
 	"understudy/audit"
@@ -72,9 +71,8 @@ func (p *policyFlags) open(ctx context.Context, inv *invocation) (policy, error)
 }
 
 func (p *policyFlags) remote(cfg Config) (*remote.Policy, error) {
-	typed, _ := url.Parse(p.url) // New says what is wrong with it
 	return remote.New(remote.Config{
-		URL: p.url, Model: p.model, APIKey: string(cfg.PolicyKey), Temperature: p.temperature, HTTP: cfg.outboundClient(typed),
+		URL: p.url, Model: p.model, APIKey: string(cfg.PolicyKey), Temperature: p.temperature, HTTP: cfg.typedClient(p.url),
 	})
 }
 

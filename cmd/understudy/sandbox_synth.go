@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -94,9 +93,8 @@ func sandboxSynth(ctx context.Context, inv *invocation, envs *environments, _ []
 // servers are the clients of the model and of the embeddings.
 func (f synthFlags) servers(inv *invocation) (synth.Model, synth.Embedder, error) {
 	client := func(server, name string) (*remote.Completer, error) {
-		typed, _ := url.Parse(server) // NewCompleter says what is wrong with it
 		return remote.NewCompleter(remote.Config{
-			URL: server, HTTP: inv.config.outboundClient(typed), Model: name, APIKey: string(inv.config.PolicyKey), MaxTokens: 8192, Timeout: 10 * time.Minute,
+			URL: server, HTTP: inv.config.typedClient(server), Model: name, APIKey: string(inv.config.PolicyKey), MaxTokens: 8192, Timeout: 10 * time.Minute,
 		})
 	}
 	writer, err := client(f.model, f.name)

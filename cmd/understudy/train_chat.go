@@ -35,7 +35,7 @@ func (f *chatFlags) register(fs *flag.FlagSet) {
 
 // ask asks the judge's server.
 func (f chatFlags) ask(cfg Config) (judge.AskFunc, error) {
-	completer, err := remote.NewCompleter(remote.Config{URL: f.judge, Model: f.judgeModel, APIKey: string(cfg.JudgeKey), MaxTokens: judge.MaxTokens})
+	completer, err := remote.NewCompleter(remote.Config{URL: f.judge, Model: f.judgeModel, APIKey: string(cfg.JudgeKey), MaxTokens: judge.MaxTokens, HTTP: cfg.typedClient(f.judge)})
 	if err != nil {
 		return nil, err
 	}

@@ -82,6 +82,12 @@ func postWebhook(ctx context.Context, cfg Config, v *gate.Verdict) error {
 	return nil
 }
 
+// typedClient asks the model server whose URL the operator wrote.
+func (c Config) typedClient(server string) *http.Client {
+	typed, _ := url.Parse(server) // whoever uses the URL says what is wrong with it
+	return c.outboundClient(typed)
+}
+
 // outboundClient makes requests that were not meant to go inside stay outside;
 // typed is an address in the operator's own words, nil = none.
 func (c Config) outboundClient(typed *url.URL) *http.Client {
