@@ -60,7 +60,7 @@ func faults() []fault {
 		{"postgres killed", func(ctx context.Context, c *chaos, rng *rand.Rand) error {
 			err := c.postgres.kill()
 			hold(ctx, rng, 200)
-			_ = c.postgres.start() // it cannot while its disk is full, by another fault: heal starts it then
+			_ = c.postgres.start(ctx) // it cannot while its disk is full, by another fault: heal starts it then
 			return err
 		}},
 		{"postgres disk full", func(ctx context.Context, c *chaos, rng *rand.Rand) error {
@@ -78,12 +78,12 @@ func faults() []fault {
 		{"nats killed", func(ctx context.Context, c *chaos, rng *rand.Rand) error {
 			err := c.nats.kill()
 			hold(ctx, rng, 200)
-			return errors.Join(err, c.nats.start())
+			return errors.Join(err, c.nats.start(ctx))
 		}},
 		{"nats emptied", func(ctx context.Context, c *chaos, rng *rand.Rand) error {
 			err := errors.Join(c.nats.kill(), c.nats.wipe())
 			hold(ctx, rng, 200)
-			return errors.Join(err, c.nats.start())
+			return errors.Join(err, c.nats.start(ctx))
 		}},
 		{"nats disk full", func(ctx context.Context, c *chaos, rng *rand.Rand) error {
 			if !c.nats.disk.mounted {
@@ -93,7 +93,7 @@ func faults() []fault {
 			hold(ctx, rng, 500)
 			// JetStream turns itself off when it is out of space: the operator makes
 			// room and starts it again.
-			return errors.Join(err, c.nats.kill(), c.nats.disk.free(), c.nats.start())
+			return errors.Join(err, c.nats.kill(), c.nats.disk.free(), c.nats.start(ctx))
 		}},
 		{"clock jumps", func(ctx context.Context, c *chaos, rng *rand.Rand) error {
 			hours := rng.IntN(96) - 48

@@ -109,7 +109,6 @@ func (d *disk) free() error {
 
 // natsProcess is a NATS server that can be killed.
 type natsProcess struct {
-	t    *testing.T
 	disk *disk
 	port int
 
@@ -120,8 +119,8 @@ type natsProcess struct {
 
 func startNATS(t *testing.T) *natsProcess {
 	t.Helper()
-	n := &natsProcess{t: t, disk: newDisk(t, "nats", 64), port: freePort(t)}
-	if err := n.start(); err != nil {
+	n := &natsProcess{disk: newDisk(t, "nats", 64), port: freePort(t)}
+	if err := n.start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = n.kill() })
@@ -144,7 +143,7 @@ func (n *natsProcess) url() string { return "nats://127.0.0.1:" + strconv.Itoa(n
 func (n *natsProcess) store() string { return filepath.Join(n.disk.dir, "store") }
 
 // start starts a server that was killed; one that ended by itself is an error.
-func (n *natsProcess) start() error {
+func (n *natsProcess) start(ctx context.Context) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.cmd != nil {
@@ -155,7 +154,7 @@ func (n *natsProcess) start() error {
 			return nil
 		}
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(n.t.Context()), os.Args[0])
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), os.Args[0])
 	cmd.Env = []string{asNATS + "=" + n.store() + " " + strconv.Itoa(n.port)}
 	cmd.SysProcAttr = dieWithTest()
 	started, gone := make(chan error, 1), make(chan struct{})
@@ -202,7 +201,6 @@ func (n *natsProcess) wipe() error { return os.RemoveAll(n.store()) }
 
 // postgresServer is a PostgreSQL that can be killed.
 type postgresServer struct {
-	t    *testing.T
 	disk *disk
 
 	mu      sync.Mutex
@@ -211,8 +209,8 @@ type postgresServer struct {
 
 func startPostgres(t *testing.T) *postgresServer {
 	t.Helper()
-	p := &postgresServer{t: t, disk: newDisk(t, "pg", 512)}
-	if err := p.start(); err != nil {
+	p := &postgresServer{disk: newDisk(t, "pg", 512)}
+	if err := p.start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -224,10 +222,10 @@ func startPostgres(t *testing.T) *postgresServer {
 }
 
 // start starts a server that is gone; one that runs is left alone.
-func (p *postgresServer) start() (err error) {
+func (p *postgresServer) start(ctx context.Context) (err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	ctx := context.WithoutCancel(p.t.Context())
+	ctx = context.WithoutCancel(ctx)
 	if p.cluster != nil {
 		select {
 		case <-p.cluster.Done():

@@ -173,7 +173,7 @@ func (c *chaos) open(name string) (stop func()) {
 	check(err)
 	c.ledger, err = ledger.New(c.pool, ledger.Config{})
 	check(err)
-	check(errors.Join(c.nats.kill(), c.nats.wipe(), c.nats.start()))
+	check(errors.Join(c.nats.kill(), c.nats.wipe(), c.nats.start(ctx)))
 	port := freePort(c.t)
 	c.url = "http://127.0.0.1:" + strconv.Itoa(port)
 	shared := []string{
@@ -221,12 +221,19 @@ func (c *chaos) database(ctx context.Context, name string) string {
 		c.t.Fatal(err)
 	}
 	u.Path = "/" + name
-	execSQL(c.t, u.String(), `
+	pool, err := pgxpool.New(ctx, u.String())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer pool.Close()
+	if _, err := pool.Exec(ctx, `
 		CREATE SCHEMA chaos;
 		CREATE TABLE chaos.clock (jump interval NOT NULL);
 		INSERT INTO chaos.clock VALUES ('0');
 		CREATE FUNCTION chaos.now() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT pg_catalog.now() + (SELECT jump FROM chaos.clock)';
-		CREATE FUNCTION chaos.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS 'SELECT pg_catalog.clock_timestamp() + (SELECT jump FROM chaos.clock)'`)
+		CREATE FUNCTION chaos.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS 'SELECT pg_catalog.clock_timestamp() + (SELECT jump FROM chaos.clock)'`); err != nil {
+		c.t.Fatal(err)
+	}
 	return u.String()
 }
 
@@ -267,7 +274,7 @@ func (c *chaos) round(rng *rand.Rand, round int) (count, error) {
 	if round%3 == 0 { // it costs as much as the rest of the round
 		middle = c.verified(ctx)
 	}
-	err := errors.Join(middle, striking.Wait(), c.heal(), working.Wait())
+	err := errors.Join(middle, striking.Wait(), c.heal(ctx), working.Wait())
 	stopReading()
 	err = errors.Join(err, readers.Wait())
 	if err == nil {
@@ -316,8 +323,8 @@ func (c *chaos) payBatch(ctx context.Context, w *work, i int, paid payment) erro
 }
 
 // heal ends what faults may have left: a supervisor does the rest.
-func (c *chaos) heal() error {
-	return errors.Join(c.postgres.disk.free(), c.nats.disk.free(), c.postgres.start(), c.nats.start())
+func (c *chaos) heal(ctx context.Context) error {
+	return errors.Join(c.postgres.disk.free(), c.nats.disk.free(), c.postgres.start(ctx), c.nats.start(ctx))
 }
 
 // tally recounts the ledger, by its own code and by ours.
