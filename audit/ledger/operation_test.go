@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"understudy/audit"
 	"understudy/audit/ledger"
@@ -47,6 +48,42 @@ func (b *bundle) buryAll(t *testing.T, episodes, dead int) []audit.Job {
 		jobs = append(jobs, job)
 	}
 	return jobs
+}
+
+// A job that was sent before the clock was set back looks as if it had been sent in
+// the future: it is looked for at once, not when the clock is there again.
+func TestJobsWaitWhereverTheClockIs(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	if _, err := b.Enqueue(ctx, b.run, []audit.Episode{newEpisode(1, 1)}); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := b.Relay(ctx, 1, func(_ context.Context, messages []audit.Outgoing) error {
+		messages[0].Seq = 1
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		sent    string
+		waiting int
+		reason  string
+	}{
+		{"-10 seconds", 0, "it may be on its way"},
+		{"10 seconds", 0, "two clocks differ by a little"},
+		{"-2 minutes", 1, "it waits longer than it should"},
+		{"1 day", 1, "the clock was set back by a day"},
+	} {
+		if _, err := b.pool.Exec(ctx, `UPDATE episode SET sent_at = now() + $1::text::interval`, row.sent); err != nil {
+			t.Fatal(err)
+		}
+		waiting, err := b.Waiting(ctx, time.Minute, nil, 10)
+		if err != nil || len(waiting) != row.waiting {
+			t.Errorf("sent at now %s: %d jobs wait (%v), want %d: %s", row.sent, len(waiting), err, row.waiting, row.reason)
+		}
+	}
 }
 
 func TestDeadJobsAreListedAndSentAgain(t *testing.T) {
