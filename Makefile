@@ -2,6 +2,8 @@
 
 GO       ?= go
 DATA     ?= ../shared/data
+# Tests of the programs under .ci, which ./... leaves out.
+TOOLS    := $(addprefix ./,$(sort $(dir $(wildcard .ci/*/*_test.go))))
 FUZZTIME ?= 30s
 AUDITS   ?= 1000000
 LINT     := bin/golangci-lint
@@ -21,7 +23,7 @@ demo: deps build ## start everything and run the demonstration
 # The second run is of the packages that try less under the race detector, which
 # slows single-threaded work tenfold (their constant raceEnabled): there they try all.
 test: deps ## all tests, with real servers and the race detector
-	$(GO) test -race -shuffle=on ./... ./.ci/...
+	$(GO) test -race -shuffle=on ./... $(TOOLS)
 	$(GO) test -shuffle=on $$(find . -name norace_test.go | xargs -n1 dirname | sort)
 
 check: lint lint-rules tidy ## everything about the code that is no test

@@ -18,7 +18,7 @@ type command struct {
 	summary string // one line, a verb first
 	example string // a whole command line
 	// setup registers the command's own flags, beside the settings that every
-	// command knows, and returns what runs. nil: this build does not have it.
+	// command knows, and returns what runs.
 	setup func(*flag.FlagSet) runFunc
 }
 
@@ -71,10 +71,7 @@ func (c command) execute(ctx context.Context, args []string, sys surroundings) e
 	fs := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	fs.SetOutput(io.Discard) // faults are reported once, by report
 	given := registerSettings(fs)
-	var run runFunc
-	if c.setup != nil {
-		run = c.setup(fs)
-	}
+	run := c.setup(fs)
 	rest, err := parse(fs, args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -82,8 +79,6 @@ func (c command) execute(ctx context.Context, args []string, sys surroundings) e
 		return err
 	case err != nil:
 		return c.flagError(err, fs)
-	case run == nil:
-		return usageError(c.name+" is not in this build", "understudy help lists the commands that are")
 	}
 	cfg, err := loadConfig(given, sys.env)
 	if err != nil {
@@ -128,10 +123,6 @@ func (c command) flagError(err error, fs *flag.FlagSet) error {
 func (c command) printHelp(w io.Writer, fs *flag.FlagSet) {
 	fmt.Fprintf(w, "understudy %s: %s\n\nusage: understudy %s\nexample: %s\n",
 		c.name, c.summary, strings.TrimSpace(c.name+" "+c.args+" [flags]"), c.example)
-	if c.setup == nil {
-		fmt.Fprintln(w, "\nThis build does not have it yet.")
-		return
-	}
 	known := map[string]bool{"config": true}
 	cfg := Config{}
 	for _, s := range settings(&cfg) {

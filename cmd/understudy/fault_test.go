@@ -34,7 +34,7 @@ func TestBadInput(t *testing.T) {
 		{name: "flag", args: []string{"serve", "--databse-url", "x"}, status: 3, want: "unknown flag --databse-url", hint: "did you mean --database-url?", reason: "the nearest flag is named"},
 		{name: "own flag", args: []string{"version", "--device"}, status: 3, want: "unknown flag --device", hint: "did you mean --devices?", reason: "a command's own flags are known too"},
 		{name: "no value", args: []string{"serve", "--listen"}, status: 3, want: "flag needs an argument: -listen", hint: "understudy help serve", reason: "a flag without its value"},
-		{name: "not built", args: []string{"eval"}, status: 3, want: "eval is not in this build", hint: "understudy help", reason: "what is missing does not pretend"},
+		{name: "no benchmark", args: []string{"eval"}, status: 3, want: "name a benchmark", hint: "an environment", reason: "what is to be evaluated is not guessed"},
 		{name: "key", args: []string{"demo"}, file: "listen: :1\nlog_lvl: debug\n", status: 3, want: "understudy.yaml:2: unknown key log_lvl; did you mean log_level?", hint: "understudy help config", reason: "the nearest key is named, with its line"},
 		{name: "yaml", args: []string{"demo"}, file: "listen: [\n", status: 3, want: "is no YAML", hint: "understudy help config", reason: "a file that does not parse"},
 		{name: "list", args: []string{"demo"}, file: "listen: [a]\n", status: 3, want: "understudy.yaml:1: listen: want one value", hint: "understudy help config", reason: "settings are single values"},

@@ -36,11 +36,7 @@ func help(ctx context.Context, inv *invocation) error {
 func printCommands(w io.Writer) {
 	fmt.Fprint(w, "understudy: how faithfully does a policy rehearse its tools?\n\nusage: understudy <command> [flags]\n\n")
 	for _, c := range commands() {
-		summary := c.summary
-		if c.setup == nil {
-			summary += " (not in this build)"
-		}
-		fmt.Fprintf(w, "  %-10s %s\n", c.name, summary)
+		fmt.Fprintf(w, "  %-10s %s\n", c.name, c.summary)
 	}
 	fmt.Fprint(w, "\nexample: understudy demo\nmore: understudy help <command>, understudy help config\n")
 }
