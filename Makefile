@@ -77,7 +77,7 @@ memory: deps ## audit AUDITS (1000000) actions and report whether memory grows
 	$(GO) test -run '^$$' -bench '^BenchmarkMemory$$' -benchtime $(AUDITS)x -timeout 2h ./audit/queue
 
 conformance: ## the tests that read recorded trajectories and cases, on DATA (../shared/data)
-	@packages=$$(grep -rl --include='*_test.go' UNDERSTUDY_DATA . | xargs -r -n1 dirname | sort -u); \
+	@packages=$$(grep -rlw --include='*_test.go' --exclude=readme_test.go UNDERSTUDY_DATA . | xargs -r -n1 dirname | sort -u); \
 	[ -z "$$packages" ] || UNDERSTUDY_DATA=$(abspath $(DATA)) $(GO) test -count=1 $$packages
 
 # Where os.UserCacheDir is.
