@@ -77,8 +77,8 @@ memory: deps ## audit AUDITS (1000000) actions and report whether memory grows
 	$(GO) test -run '^$$' -bench '^BenchmarkMemory$$' -benchtime $(AUDITS)x -timeout 2h ./audit/queue
 
 conformance: ## the tests that read recorded trajectories and cases, on DATA (../shared/data)
-	@packages=$$(grep -rlw --include='*_test.go' --exclude=readme_test.go UNDERSTUDY_DATA . | xargs -r -n1 dirname | sort -u); \
-	[ -z "$$packages" ] || UNDERSTUDY_DATA=$(abspath $(DATA)) $(GO) test -count=1 $$packages
+	UNDERSTUDY_DATA=$(abspath $(DATA)) $(GO) test -count=1 ./audit ./audit/diff ./sandbox/tau2
+	UNDERSTUDY_DATA=$(abspath $(DATA)) $(GO) test -count=1 -run '^(TestSandboxImportTau2|TestRecordingsScoreFullMarks)$$' ./cmd/understudy
 
 # Where os.UserCacheDir is.
 CACHE := $(if $(filter Darwin,$(shell uname)),$(HOME)/Library/Caches,$(or $(XDG_CACHE_HOME),$(HOME)/.cache))/understudy
