@@ -17,21 +17,16 @@ import (
 	"understudy/sandbox/domains"
 )
 
-// beginner writes a recipe and the warm start of a small policy that has seen a few
-// demonstrations, and returns the recipe's path.
-func beginner(t *testing.T, dir string) string {
+// smaller writes a recipe of ours with other values, and returns its path.
+func smaller(t *testing.T, dir, recipe string, values map[string]string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../envace/train/recipes/tiny.yaml")
+	text, err := os.ReadFile("../../envace/train/recipes/" + recipe + ".yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(string(text), "\n")
 	for i, line := range lines {
-		for key, value := range map[string]string{
-			"model:":      "{layers: 1, width: 32, hidden: 64, heads: 2, kv_heads: 1, head: 16, context: 256}",
-			"data:":       "{source: environment, train: 24, train_seed: 11, heldout: 6, heldout_seed: 12}",
-			"warm_start:": "{steps: 60, batch: 16, learning_rate: 1e-2, until: 1, every: 60, tasks: 4, explore: 0.5, memories: 0.5}",
-		} {
+		for key, value := range values {
 			if strings.HasPrefix(line, key) {
 				lines[i] = key + " " + value
 			}
@@ -41,6 +36,19 @@ func beginner(t *testing.T, dir string) string {
 	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return path
+}
+
+// beginner writes a recipe and the warm start of a small policy that has seen a few
+// demonstrations, and returns the recipe's path.
+func beginner(t *testing.T, dir string) string {
+	t.Helper()
+	path := smaller(t, dir, "tiny", map[string]string{
+		"model:":      "{layers: 1, width: 32, hidden: 64, heads: 2, kv_heads: 1, head: 16, context: 256}",
+		"data:":       "{source: environment, train: 24, train_seed: 11, heldout: 6, heldout_seed: 12}",
+		"warm_start:": "{steps: 60, batch: 16, learning_rate: 1e-2, until: 1, every: 60, tasks: 4, explore: 0.5, memories: 0.5}",
+	})
+	var err error
 	c := train.Config{Arm: train.ArmBase, Seed: 1}
 	if c.Recipe, err = train.ReadRecipe(path); err != nil {
 		t.Fatal(err)

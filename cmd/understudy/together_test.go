@@ -107,11 +107,22 @@ func TestWorkerProcess(t *testing.T) {
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	out := d.do(0, "demo", "--once", "--environment", "retail-mini@1", "--rollouts", "3", "--canaries", "20")
+	recipe := smaller(t, t.TempDir(), "demo", map[string]string{
+		"model:":       "{layers: 1, width: 32, hidden: 64, heads: 2, kv_heads: 1, head: 16, context: 256}",
+		"data:":        "{source: environment, train: 24, train_seed: 11, heldout: 6, heldout_seed: 12}",
+		"  prompts:":   "2",
+		"  rollouts:":  "2",
+		"steps:":       "2",
+		"warm_start:":  "{steps: 20, batch: 8, learning_rate: 1e-2, until: 1, every: 20, tasks: 2, explore: 0.5}",
+		"checkpoints:": "{every: 2, rule: last}",
+		"evaluation:":  "{every: 2, tasks: 2, samples: 1, canaries: 4}",
+	})
+	out := d.do(0, "demo", "--once", "--environment", "retail-mini@1", "--rollouts", "3", "--canaries", "20", "--recipe", recipe)
 	d.says(out,
 		"starting", "ledger: PostgreSQL", "no trained policy",
 		"checkpoint 100", "140 episodes queued", "tool", "get_order", "imagination gap ", "after their episode's worlds had forked", "gate: ",
-		"checkpoint 400", "140 episodes queued", "tool", "gate: ")
+		"checkpoint 400", "140 episodes queued", "tool", "gate: ", "a policy of our own", "gate: ",
+		"2 steps of EnvACE with calibration", "step 2/2", "gate: ")
 	for _, lie := range []string{"NaN", "in conflict", "given up", "without an answer", "serving"} {
 		if strings.Contains(out, lie) {
 			t.Errorf("the demo says %q:\n%s", lie, out)
