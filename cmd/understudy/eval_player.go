@@ -111,8 +111,9 @@ func (e *evaluation) openRun(ctx context.Context) error {
 		temperature: s.recipe.Rollout.Temperature,
 		rollout:     envace.Rollout{Policy: s.player.Policy, ReadAct: s.format.ReadAct, Limits: alone.Rollout.Limits, Errors: alone.Rollout.Errors},
 		rehearse: func(_ eval.Task, rollout envace.Rollout) private.Rehearser {
-			alone.Rollout = rollout
-			return alone
+			own := alone // samples play side by side
+			own.Rollout = rollout
+			return own
 		},
 	}
 	return nil
