@@ -64,9 +64,10 @@ func Run(ctx context.Context, c Config, r Runtime) (err error) {
 	return errors.Join(stopped(ctx, t.run(ctx, folder)), lines.Close(), events.Close(), t.Close())
 }
 
-// stopped says why a run ended whose context did, instead of what that broke.
+// stopped says why a run ended whose context did, instead of what that broke, which
+// may have an error of its own, such as a sandbox's. A disk that is full is not that.
 func stopped(ctx context.Context, err error) error {
-	if ctx.Err() == nil || !errors.Is(err, context.Canceled) && !errors.Is(err, context.Cause(ctx)) {
+	if err == nil || ctx.Err() == nil || audit.ErrorCode(err) == audit.CodeInfrastructure {
 		return err
 	}
 	return fmt.Errorf("%w: the same command goes on from the last checkpoint, or begins its warm start again", context.Cause(ctx))
