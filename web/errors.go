@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net/http"
 
@@ -49,9 +48,7 @@ func (cfg Config) fail(c *gin.Context, err error) {
 	if status == http.StatusTooManyRequests {
 		c.Header("Retry-After", "1")
 	}
-	if busy, ok := errors.AsType[*access.BusyError](err); ok {
-		access.RetryAfter(c, busy.Wait)
-	}
+	access.RetryAfter(c, err)
 	c.AbortWithStatusJSON(status, report)
 }
 

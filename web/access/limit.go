@@ -1,6 +1,7 @@
 package access
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -84,7 +85,8 @@ func (b *buckets) take(name string, now time.Time) time.Duration {
 	return b.wait(l, now)
 }
 
-// empty reports how long a bucket stays empty, without taking from it.
+// empty reports how long a bucket stays empty, without taking from it. A name
+// without a bucket is not empty, newcomers without room for one among them.
 func (b *buckets) empty(name string, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -144,10 +146,10 @@ func (g *Guard) guessing(r *http.Request, hash audit.Digest) error {
 	if g.Limits.Failures <= 0 {
 		return nil
 	}
-	now := g.now()
-	wait := g.memory().failures.empty("token "+hash.String(), now)
-	if !g.limiter.wasGood(hash, now) {
-		wait = max(wait, g.limiter.failures.empty("address "+g.address(r), now))
+	now, memory := g.now(), g.memory()
+	wait := memory.failures.empty("token "+hash.String(), now)
+	if !memory.wasGood(hash, now) {
+		wait = max(wait, memory.failures.empty("address "+g.address(r), now))
 	}
 	if wait == 0 {
 		return nil
@@ -162,13 +164,13 @@ func (g *Guard) guessed(r *http.Request, hash audit.Digest, err error) {
 	if g.Limits.Failures <= 0 {
 		return
 	}
-	now := g.now()
+	now, memory := g.now(), g.memory()
 	switch {
 	case err == nil:
-		g.memory().isGood(hash, now)
+		memory.isGood(hash, now)
 	case audit.ErrorCode(err) == audit.CodeUnauthorized:
-		g.memory().failures.take("address "+g.address(r), now)
-		g.limiter.failures.take("token "+hash.String(), now)
+		memory.failures.take("address "+g.address(r), now)
+		memory.failures.take("token "+hash.String(), now)
 	}
 }
 
@@ -201,9 +203,11 @@ func (e *BusyError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *BusyError) Unwrap() error { return e.Err }
 
-// RetryAfter sets the header of an answer that asks for patience.
-func RetryAfter(c *gin.Context, wait time.Duration) {
-	c.Header("Retry-After", strconv.Itoa(seconds(wait)))
+// RetryAfter tells the asker how long to wait, where an error says so.
+func RetryAfter(c *gin.Context, err error) {
+	if busy, ok := errors.AsType[*BusyError](err); ok {
+		c.Header("Retry-After", strconv.Itoa(seconds(busy.Wait)))
+	}
 }
 
 func seconds(d time.Duration) int { return max(int(math.Ceil(d.Seconds())), 1) }

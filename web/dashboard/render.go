@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"embed"
-	"errors"
 	"fmt"
 	"html/template"
 	"log/slog"
@@ -123,7 +122,7 @@ func (s *site) fail(c *gin.Context, err error) {
 		c.Abort()
 		return
 	}
-	retryAfter(c, err)
+	access.RetryAfter(c, err)
 	f := failure{Status: s.Status(code), Message: err.Error(), Hint: audit.ErrorHint(err)}
 	if f.Status >= http.StatusInternalServerError {
 		s.Logger.ErrorContext(context.WithoutCancel(c.Request.Context()), "page failed", slog.String("path", c.FullPath()), slog.Any("error", err))
@@ -134,13 +133,6 @@ func (s *site) fail(c *gin.Context, err error) {
 	c.Abort()
 	p := page{name: "error", title: http.StatusText(f.Status), global: true}
 	s.render(c, f.Status, p, &request{Identity: access.Of(c), gin: c}, f)
-}
-
-// retryAfter says how long to wait, where an error does.
-func retryAfter(c *gin.Context, err error) {
-	if busy, ok := errors.AsType[*access.BusyError](err); ok {
-		access.RetryAfter(c, busy.Wait)
-	}
 }
 
 // theme is light, dark or "": what the browser chose by the switch.
@@ -191,7 +183,7 @@ func (s *site) postSignIn(c *gin.Context) {
 	code := audit.ErrorCode(err)
 	switch {
 	case err != nil && (code == audit.CodeUnauthorized || code == audit.CodeBusy): // to be tried again
-		retryAfter(c, err)
+		access.RetryAfter(c, err)
 		s.render(c, s.Status(code), signInPage(), &request{gin: c}, signIn{To: to, Fault: err.Error() + ": " + audit.ErrorHint(err)})
 	case err != nil:
 		s.fail(c, err)
