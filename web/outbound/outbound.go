@@ -45,7 +45,7 @@ func Client(rules Rules) *http.Client {
 		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 64,
 		IdleConnTimeout: 90 * time.Second, TLSHandshakeTimeout: 10 * time.Second, ExpectContinueTimeout: time.Second,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			typed := proxies[address] || rules.Typed != nil && address == hostPort(rules.Typed)
+			typed := proxies[address] || rules.typed(address)
 			dialer := net.Dialer{
 				Timeout: 30 * time.Second, KeepAlive: 30 * time.Second,
 				Control: func(_, resolved string, _ syscall.RawConn) error { return rules.check(address, resolved, typed) },
@@ -74,8 +74,8 @@ type literal struct {
 // RoundTrip implements http.RoundTripper.
 func (l literal) RoundTrip(r *http.Request) (*http.Response, error) {
 	if _, err := netip.ParseAddr(r.URL.Hostname()); err == nil {
-		typed := l.rules.Typed != nil && hostPort(r.URL) == hostPort(l.rules.Typed)
-		if err := l.rules.check(r.URL.Host, hostPort(r.URL), typed); err != nil {
+		address := hostPort(r.URL)
+		if err := l.rules.check(r.URL.Host, address, l.rules.typed(address)); err != nil {
 			return nil, err
 		}
 	}
@@ -84,6 +84,9 @@ func (l literal) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // CloseIdleConnections lets http.Client close them.
 func (l literal) CloseIdleConnections() { l.next.CloseIdleConnections() }
+
+// typed reports whether an address is the operator's own.
+func (r Rules) typed(address string) bool { return r.Typed != nil && address == hostPort(r.Typed) }
 
 // check decides about one resolved address.
 func (r Rules) check(asked, resolved string, typed bool) error {
