@@ -120,10 +120,10 @@ func runTitle(run *audit.RunHead) string {
 // narrow keeps the calls that the filter of the page means: with a task outcome,
 // those of rollouts that ended so in both runs.
 func narrow(sample *audit.GroupSample, r *request) {
-	kept := sample.Calls[:0]
+	kept, split := sample.Calls[:0], r.slice().Split
 	for _, c := range sample.Calls {
 		if (r.Tool == "" || c.Tool == r.Tool) && (r.Mode == "" || c.Mode == r.Mode) && (r.Version == "" || c.Version == r.Version) &&
-			(r.slice().Split == audit.AllTasks || c.Split == r.Split) {
+			(split == audit.AllTasks || c.Split == split) {
 			kept = append(kept, c)
 		}
 	}
