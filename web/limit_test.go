@@ -76,7 +76,7 @@ func TestOneWrongTokenFromEverywhere(t *testing.T) {
 		want    int
 		reason  string
 	}{
-		{true, sync1(audit.NewSecret()), http.StatusTooManyRequests, "the same token from four addresses"},
+		{true, always(audit.NewSecret()), http.StatusTooManyRequests, "the same token from four addresses"},
 		{true, audit.NewSecret, http.StatusUnauthorized, "four addresses with a token each"},
 		{false, audit.NewSecret, http.StatusTooManyRequests, "a visitor who invents addresses"},
 	} {
@@ -93,7 +93,7 @@ func TestOneWrongTokenFromEverywhere(t *testing.T) {
 	}
 }
 
-func sync1(secret string) func() string { return func() string { return secret } }
+func always(secret string) func() string { return func() string { return secret } }
 
 func TestTokenThatAsksTooFast(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
@@ -122,25 +123,12 @@ func (w *wrongQueries) one(t *testing.T, route gin.RouteInfo, query url.Values) 
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	req.Header.Set("Accept", "text/html")
 	req.RemoteAddr = "127.0.0.1:1"
-	answer := newAnswer()
+	answer := httptest.NewRecorder()
 	w.engine.ServeHTTP(answer, req)
-	if answer.status >= http.StatusInternalServerError && answer.status != http.StatusNotImplemented {
-		t.Errorf("%s %s: status %d: %.300s", route.Method, req.URL, answer.status, answer.body.String())
+	if answer.Code >= http.StatusInternalServerError && answer.Code != http.StatusNotImplemented {
+		t.Errorf("%s %s: status %d: %.300s", route.Method, req.URL, answer.Code, answer.Body.String())
 	}
 }
-
-// answer is a response that is kept.
-type answer struct {
-	header http.Header
-	status int
-	body   strings.Builder
-}
-
-func newAnswer() *answer { return &answer{header: http.Header{}, status: http.StatusOK} }
-
-func (a *answer) Header() http.Header         { return a.header }
-func (a *answer) WriteHeader(status int)      { a.status = status }
-func (a *answer) Write(b []byte) (int, error) { return a.body.Write(b) }
 
 // TestThousandsOfTools shows a run whose every call was of another tool, with
 // names from an enemy: pages stay small, lists are paged, nothing is markup.

@@ -2,6 +2,7 @@ package tracing_test
 
 import (
 	"compress/gzip"
+	"encoding/hex"
 	"errors"
 	"io"
 	"log/slog"
@@ -80,22 +81,13 @@ func TestOneTraceFromRequestToWorker(t *testing.T) {
 	if request == nil || work == nil {
 		t.Fatalf("the collector has %v", g.spans)
 	}
-	hex := func(b []byte) string {
-		const digits = "0123456789abcdef"
-		var s strings.Builder
-		for _, x := range b {
-			s.WriteByte(digits[x>>4])
-			s.WriteByte(digits[x&15])
-		}
-		return s.String()
+	if hex.EncodeToString(request.GetTraceId()) != trace || hex.EncodeToString(request.GetParentSpanId()) != caller {
+		t.Errorf("the request's span is in trace %s under %s", hex.EncodeToString(request.GetTraceId()), hex.EncodeToString(request.GetParentSpanId()))
 	}
-	if hex(request.GetTraceId()) != trace || hex(request.GetParentSpanId()) != caller {
-		t.Errorf("the request's span is in trace %s under %s", hex(request.GetTraceId()), hex(request.GetParentSpanId()))
+	if hex.EncodeToString(work.GetTraceId()) != trace || hex.EncodeToString(work.GetParentSpanId()) != hex.EncodeToString(request.GetSpanId()) {
+		t.Errorf("the work's span is in trace %s under %s, want under the request's", hex.EncodeToString(work.GetTraceId()), hex.EncodeToString(work.GetParentSpanId()))
 	}
-	if hex(work.GetTraceId()) != trace || hex(work.GetParentSpanId()) != hex(request.GetSpanId()) {
-		t.Errorf("the work's span is in trace %s under %s, want under the request's", hex(work.GetTraceId()), hex(work.GetParentSpanId()))
-	}
-	if !strings.Contains(queued, hex(request.GetSpanId())) || !strings.Contains(asked, hex(work.GetSpanId())) {
+	if !strings.Contains(queued, hex.EncodeToString(request.GetSpanId())) || !strings.Contains(asked, hex.EncodeToString(work.GetSpanId())) {
 		t.Errorf("queued under %q, asked under %q", queued, asked)
 	}
 	if strings.Contains(work.String(), "geheim") {
