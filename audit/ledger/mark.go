@@ -146,7 +146,7 @@ func (l *Ledger) applyMark(ctx context.Context, tx pgx.Tx, run int32, m *audit.M
 		where, args = ` AND m.key = $2`, []any{run, m.Key[:]}
 	}
 	var taken []member // of a tool's many calls
-	err = eachMember(ctx, tx, func(string, ...any) {}, func(at member) {
+	err = eachMember(ctx, tx, leaveToVerify, func(at member) {
 		if m.Excuses(at.pair) {
 			taken = append(taken, at)
 		}

@@ -16,7 +16,7 @@ const markedPeriod = 10 * time.Second
 
 // MarkedRules are the rules of environments with what people marked as noise:
 // later audits do not compare those paths, until the mark expires or is revoked.
-// It is safe for concurrent use.
+// At most worldDetails marks are rules. It is safe for concurrent use.
 type MarkedRules struct {
 	ledger *Ledger
 
@@ -75,7 +75,7 @@ func rulesWith(paths []audit.NoisePath) (*audit.Rules, error) {
 }
 
 // noiseMarks lists the living marks of noise at a path, of an environment or,
-// with "", of all.
+// with "", of all: the first worldDetails of them, by environment.
 func (l *Ledger) noiseMarks(ctx context.Context, environment string) ([]audit.Mark, error) {
 	rows, err := l.pool.Query(ctx, selectMark+`
 		WHERE k.kind = 'noise' AND k.pattern <> '' AND ($1 = '' OR k.environment = $1) AND `+markLives+`

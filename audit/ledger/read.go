@@ -223,13 +223,13 @@ func (l *Ledger) Pairs(ctx context.Context, run string, filter audit.PairFilter,
 	err = l.look(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `
 			SELECT m.key, e.name, m.step, m.tool, p.mode, m.prompt_group, p.actual, p.rehearsed, m.severity, p.false_success, m.masked, m.committed_at
-		FROM run_pair m
-		JOIN pair p ON p.key = m.key AND p.result = m.result
-		JOIN episode e ON e.run = $1 AND e.id = m.episode
-		WHERE m.run = $1 AND (m.severity < $2 OR (m.severity = $2 AND m.key > $3))
-			AND ($4 = '' OR m.tool = $4) AND ($5 = '' OR p.mode = $5) AND m.severity >= $6
-			AND ($7::boolean IS NULL OR (m.masked <> '') = $7)
-		ORDER BY m.severity DESC, m.key LIMIT $8`,
+			FROM run_pair m
+			JOIN pair p ON p.key = m.key AND p.result = m.result
+			JOIN episode e ON e.run = $1 AND e.id = m.episode
+			WHERE m.run = $1 AND (m.severity < $2 OR (m.severity = $2 AND m.key > $3))
+				AND ($4 = '' OR m.tool = $4) AND ($5 = '' OR p.mode = $5) AND m.severity >= $6
+				AND ($7::boolean IS NULL OR (m.masked <> '') = $7)
+			ORDER BY m.severity DESC, m.key LIMIT $8`,
 			id, severity, key, label(filter.Tool), string(filter.Mode), int16(filter.MinSeverity), filter.Masked, limit+1)
 		if err != nil {
 			return err
