@@ -6,7 +6,7 @@ const (
 	blockK = 288  // most rows of a B block: 36 kB at width 32, three quarters of a first-level cache
 	blockM = 1024 // rows of an A block: 1 MB, half of a second-level cache
 
-	fewRows   = 24      // a product of so few is one of streams: its threads don't take turns
+	fewRows   = 24      // a product of so few rows streams B: A is not copied, and each thread has one task
 	smallWork = 1 << 16 // multiplications that cost about what waking a thread costs
 )
 
