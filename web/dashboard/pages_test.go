@@ -92,6 +92,7 @@ func screens(t *testing.T, w *world) map[string][2]string {
 		"calibration":       {"/calibration?run=step-200", "Reliability"},
 		"training":          {"/training?experiment=tiny", "grpo-sandbox"},
 		"training metric":   {"/training?metric=length", "REHEARSE"},
+		"training sweep":    {"/training?run=thrice", "60 calls were rehearsed more than once"},
 		"gates":             {"/gates", "PASS"},
 		"gate":              {"/gate?run=step-200&decided=" + url.QueryEscape(gates[0].Decided.UTC().Format(time.RFC3339Nano)), "Conditions"},
 		"environments":      {"/environments", "shop"},

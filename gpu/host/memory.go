@@ -1,4 +1,0 @@
-package host
-
-// Memory is the bytes of memory that this machine has; 0: not known.
-func Memory() int64 { return physical() }
