@@ -45,7 +45,7 @@ func New(o Options) (*Device, error) {
 	var names []string
 	for _, k := range all {
 		if o.Kernels == "" || o.Kernels == k.name {
-			return &Device{mode: o.Mode, k: k, pool: newPool(threads), budget: cmp.Or(o.Memory, physical())}, nil
+			return &Device{mode: o.Mode, k: k, pool: newPool(threads), budget: cmp.Or(o.Memory, Memory())}, nil
 		}
 		names = append(names, k.name)
 	}

@@ -2,8 +2,8 @@ package host
 
 import "golang.org/x/sys/unix"
 
-// physical is the bytes of memory that this machine has; 0: not known.
-func physical() int64 {
+// Memory is the bytes of memory that this machine has; 0: not known.
+func Memory() int64 {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
 		return 0

@@ -2,5 +2,5 @@
 
 package host
 
-// physical is 0: not known.
-func physical() int64 { return 0 }
+// Memory is the bytes of memory that this machine has; 0: not known.
+func Memory() int64 { return 0 }
