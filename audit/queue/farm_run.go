@@ -36,6 +36,8 @@ func (f *Farm) Do(ctx context.Context, pieces []Piece, take func(id string, data
 	if err != nil {
 		return err
 	}
+	dealt, end := context.WithCancel(ctx)
+	defer end()
 	d := &dealing{farm: f, take: take, out: map[string]string{}, left: pieces, heard: time.Now()}
 	for _, p := range pieces {
 		if _, twice := d.out[p.ID]; twice {
@@ -43,14 +45,20 @@ func (f *Farm) Do(ctx context.Context, pieces []Piece, take func(id string, data
 		}
 		d.out[p.ID] = "" // not published yet
 	}
-	err = f.steady(ctx, "rollouts elsewhere", func(ctx context.Context) error { return d.round(ctx, consumer) })
+	err = f.steady(dealt, "rollouts elsewhere", func(ctx context.Context) error {
+		err := d.round(ctx, consumer)
+		if err == nil {
+			end()
+		}
+		return err
+	})
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case d.ended:
-		return d.failed
+	case err != nil:
+		return err
 	}
-	return err
+	return d.failed
 }
 
 // dealing is one Do under way.
@@ -61,11 +69,11 @@ type dealing struct {
 	out    map[string]string // version of each piece that is not back
 	flying int               // published and not back
 	heard  time.Time         // of the last return
-	failed error
-	ended  bool // all is back, or failed is set
+	failed error             // what ended it before all was back
 }
 
-// round publishes what may be out and takes what has come back, until all is done.
+// round publishes what may be out and takes what has come back, until all is
+// done or something failed; its error is one after which another round may go on.
 func (d *dealing) round(ctx context.Context, consumer jetstream.Consumer) error {
 	for len(d.out) > 0 {
 		if err := d.publish(ctx); err != nil {
@@ -94,20 +102,14 @@ func (d *dealing) round(ctx context.Context, consumer jetstream.Consumer) error 
 			return unusable("fetch returns", err)
 		}
 		if d.failed != nil {
-			return d.end()
+			return nil //nolint:nilerr // no other round is wanted: Do returns it
 		}
 		d.complain(ctx)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 	}
-	return d.end()
-}
-
-// end ends the rounds: nothing but a crash does.
-func (d *dealing) end() error {
-	d.ended = true
-	return &CrashError{Point: "the end of the dealing"}
+	return nil
 }
 
 func (d *dealing) publish(ctx context.Context) error {

@@ -21,10 +21,7 @@ type PieceFunc func(ctx context.Context, p Piece) ([]byte, error)
 func (f *Farm) Work(ctx context.Context, do PieceFunc) error {
 	work, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)
-	s := &shift{abandon: abandon, free: make(chan struct{}, f.config.InFlight)}
-	for range f.config.InFlight {
-		s.free <- struct{}{}
-	}
+	s := newShift(f.config, abandon)
 	err := f.steady(work, "rollout worker", func(ctx context.Context) error { return f.fetchPieces(ctx, s, do) })
 	abandon(ErrStop)
 	s.hands.Wait()
@@ -43,30 +40,14 @@ func (f *Farm) fetchPieces(ctx context.Context, s *shift, do PieceFunc) error {
 	if err != nil {
 		return err
 	}
-	for {
-		n := s.take(ctx)
-		if n == 0 {
-			return nil
+	return s.fetch(ctx, consumer, "fetch pieces", func(msg jetstream.Msg) func() error {
+		return func() error {
+			if crash, ok := crashed(f.workOn(ctx, msg, do)); ok {
+				return crash
+			}
+			return nil // it is delivered again
 		}
-		batch, err := consumer.Fetch(n, jetstream.FetchMaxWait(min(fetchWait, f.config.AckWait)))
-		if err != nil {
-			s.giveBack(n)
-			return unusable("fetch pieces", err)
-		}
-		for msg := range batch.Messages() {
-			n--
-			s.hands.Go(func() {
-				defer s.giveBack(1)
-				if crash, ok := crashed(f.workOn(ctx, msg, do)); ok {
-					s.abandon(crash)
-				}
-			})
-		}
-		s.giveBack(n)
-		if err := batch.Error(); err != nil {
-			return unusable("fetch pieces", err)
-		}
-	}
+	})
 }
 
 // workOn does one piece, sends back what came of it, then acknowledges: never the

@@ -63,7 +63,46 @@ func NewWorker(js jetstream.JetStream, store Store, handle Handler, config Confi
 type shift struct {
 	abandon context.CancelCauseFunc
 	free    chan struct{} // one token for each message that may still be held
+	wait    time.Duration // of one fetch
 	hands   sync.WaitGroup
+}
+
+func newShift(c Config, abandon context.CancelCauseFunc) *shift {
+	s := &shift{abandon: abandon, free: make(chan struct{}, c.InFlight), wait: min(fetchWait, c.AckWait)}
+	s.giveBack(c.InFlight)
+	return s
+}
+
+// fetch gets as many messages as there are free hands, again and again, until ctx
+// ends or the server fails. hold is called at once for each message, and what it
+// returns by a hand; an error of that abandons the shift.
+func (s *shift) fetch(ctx context.Context, consumer jetstream.Consumer, what string, hold func(msg jetstream.Msg) (work func() error)) error {
+	for {
+		n := s.take(ctx)
+		if n == 0 {
+			return nil
+		}
+		batch, err := consumer.Fetch(n, jetstream.FetchMaxWait(s.wait))
+		if err != nil {
+			s.giveBack(n)
+			return unusable(what, err)
+		}
+		// What was delivered is ours, also when the worker is told to stop now.
+		for msg := range batch.Messages() {
+			n--
+			work := hold(msg)
+			s.hands.Go(func() {
+				defer s.giveBack(1)
+				if err := work(); err != nil {
+					s.abandon(err)
+				}
+			})
+		}
+		s.giveBack(n)
+		if err := batch.Error(); err != nil {
+			return unusable(what, err)
+		}
+	}
 }
 
 // Run works until ctx ends, then finishes what it holds, for at most the grace.
@@ -72,10 +111,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	// The hands work under a context that outlives the order to stop by the grace.
 	work, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer abandon(nil)
-	s := &shift{abandon: abandon, free: make(chan struct{}, w.config.InFlight)}
-	for range w.config.InFlight {
-		s.free <- struct{}{}
-	}
+	s := newShift(w.config, abandon)
 	var beats sync.WaitGroup
 	beats.Go(func() { w.beat(work) })
 	fetching, stopFetching := context.WithCancel(ctx)
@@ -93,8 +129,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	return err
 }
 
-// fetch gets as many messages as there are free hands, again and again, until
-// ctx ends or the server fails.
+// fetch gets jobs until ctx ends or the server fails; they are done under work.
 func (w *Worker) fetch(ctx, work context.Context, s *shift) error {
 	if !w.connected() {
 		pause(ctx, w.config.Poll)
@@ -104,33 +139,13 @@ func (w *Worker) fetch(ctx, work context.Context, s *shift) error {
 	if err != nil {
 		return err
 	}
-	for {
-		n := s.take(ctx)
-		if n == 0 {
-			return nil
+	return s.fetch(ctx, consumer, "fetch jobs", func(msg jetstream.Msg) func() error {
+		w.hold(msg)
+		return func() error {
+			defer w.release(msg)
+			return w.work(work, msg)
 		}
-		batch, err := consumer.Fetch(n, jetstream.FetchMaxWait(min(fetchWait, w.config.AckWait)))
-		if err != nil {
-			s.giveBack(n)
-			return unusable("fetch jobs", err)
-		}
-		// What was delivered is ours, also when the worker is told to stop now.
-		for msg := range batch.Messages() {
-			n--
-			w.hold(msg)
-			s.hands.Go(func() {
-				defer s.giveBack(1)
-				defer w.release(msg)
-				if err := w.work(work, msg); err != nil {
-					s.abandon(err)
-				}
-			})
-		}
-		s.giveBack(n)
-		if err := batch.Error(); err != nil {
-			return unusable("fetch jobs", err)
-		}
-	}
+	})
 }
 
 // take waits for a free hand and takes all that are free; 0 means ctx ended.
