@@ -411,6 +411,7 @@ class Tree:
     def _load_scenario(self, scenario, long_context=False):
         self.root = Node(None)
         self.root.children["a"] = Node(self.root)
+        self.root.friends = {Node(self.root)}
 
     def grow(self, name: str):
         self.root.children["a"].children[name] = Node(self.root.children["a"])

@@ -89,8 +89,6 @@ def plain(value, depth=0, above=()):
         return int(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else repr(value)
-    if isinstance(value, (set, frozenset)):
-        return sorted((plain(v, depth + 1) for v in value), key=lambda v: json.dumps(v, sort_keys=True))
     if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
         return value.isoformat()
     if isinstance(value, bytes):
@@ -102,6 +100,8 @@ def plain(value, depth=0, above=()):
         return {key if isinstance(key, str) else str(key): plain(v, depth + 1, above) for key, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(v, depth + 1, above) for v in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted((plain(v, depth + 1, above) for v in value), key=lambda v: json.dumps(v, sort_keys=True))
     if hasattr(value, "model_dump"):
         return plain(value.model_dump(), depth + 1, above)
     if hasattr(value, "__dict__"):
