@@ -96,9 +96,8 @@ func (p *Player) Generate(ctx context.Context, r envace.Request) (envace.Output,
 		body["messages"], err = rehearsing(r)
 	} else {
 		body["messages"] = acting(r.Transcript)
-		body["tools"], err = definitions(r.Transcript.Tools)
-		if len(r.Transcript.Tools) == 0 {
-			delete(body, "tools")
+		if len(r.Transcript.Tools) > 0 {
+			body["tools"], err = definitions(r.Transcript.Tools)
 		}
 	}
 	if err != nil {
