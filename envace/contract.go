@@ -62,23 +62,26 @@ func ParseRehearsal(text string) (audit.Rehearsal, Fault) {
 	return r, fault
 }
 
-// dropThinking removes what stands before the end of the model's thinking.
-func dropThinking(text string) string {
-	if _, after, found := lastCut(text, "</think>"); found {
-		return after
-	}
-	if before, _, found := strings.Cut(text, "<think>"); found {
-		return before // the thinking never ended
+const endOfThinking = "</think>"
+
+// AfterThinking is what stands after the end of a model's thinking; of a text without
+// that end it is all.
+func AfterThinking(text string) string {
+	if i := strings.LastIndex(text, endOfThinking); i >= 0 {
+		return text[i+len(endOfThinking):]
 	}
 	return text
 }
 
-func lastCut(s, sep string) (before, after string, found bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
+// dropThinking is AfterThinking, but without a thinking that never ended.
+func dropThinking(text string) string {
+	if strings.Contains(text, endOfThinking) {
+		return AfterThinking(text)
 	}
-	return s[:i], s[i+len(sep):], true
+	if before, _, found := strings.Cut(text, "<think>"); found {
+		return before
+	}
+	return text
 }
 
 // cutTag returns the inside of the first <tag>…</tag> and all the text around it.

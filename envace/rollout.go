@@ -140,6 +140,15 @@ func (t *Trajectory) Outputs() []*Output {
 	return outputs
 }
 
+// Sampled is how many tokens the policy sampled, in both roles.
+func (t *Trajectory) Sampled() int {
+	n := 0
+	for _, o := range t.Outputs() {
+		n += o.Sampled()
+	}
+	return n
+}
+
 // Run rolls a task out. The seed decides every draw. The error is for a cancelled
 // context and for faults of the policy's server; whatever the world does ends the
 // rollout with a reason.

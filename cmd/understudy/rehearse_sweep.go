@@ -117,9 +117,7 @@ func (s *stage) measureTask(ctx context.Context, c *cell, task audit.Task, seed 
 	for _, a := range made.Attempts {
 		c.tokens += a.Tokens
 	}
-	for _, o := range committed.Outputs() {
-		c.tokens += len(o.Tokens)
-	}
+	c.tokens += committed.Sampled()
 	solved := 0.0
 	if committed.Check != nil && committed.Check.Success() {
 		solved = 1

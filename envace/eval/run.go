@@ -1,10 +1,12 @@
 package eval
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -30,21 +32,8 @@ type Runner struct {
 // played is kept.
 func (r Runner) Run(ctx context.Context, tasks []Task, book *Book) error {
 	group, groupCtx := errgroup.WithContext(ctx)
-	parallel := r.Parallel
-	if parallel == 0 {
-		parallel = 8
-	}
-	group.SetLimit(parallel)
-	results := make(chan Result)
-	told := make(chan struct{})
-	go func() {
-		defer close(told)
-		for result := range results {
-			if r.Progress != nil {
-				r.Progress(result)
-			}
-		}
-	}()
+	group.SetLimit(cmp.Or(r.Parallel, 8))
+	var telling sync.Mutex
 	for sample := range r.Samples { // all tasks once, then again: a run that is cut short is a fair part
 		for _, task := range tasks {
 			if groupCtx.Err() != nil || book.Has(task.ID, sample) {
@@ -58,14 +47,16 @@ func (r Runner) Run(ctx context.Context, tasks []Task, book *Book) error {
 				if err != nil {
 					return fmt.Errorf("task %s, sample %d: %w", task.ID, sample+1, err)
 				}
-				results <- result
+				if r.Progress != nil {
+					telling.Lock()
+					defer telling.Unlock()
+					r.Progress(result)
+				}
 				return nil
 			})
 		}
 	}
 	err := group.Wait()
-	close(results)
-	<-told
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -85,7 +76,7 @@ func (r Runner) play(ctx context.Context, task Task, number int) (Result, error)
 	sample := task.Begin()
 	asked := task.Task
 	if sample.Opening != nil {
-		opening, err := sample.Opening(ctx, r.seedOf(task.ID, number, "opening"))
+		opening, err := sample.Opening(ctx)
 		if err != nil {
 			return unknown(ctx, result, fmt.Errorf("begin the conversation: %w", err))
 		}
@@ -113,9 +104,7 @@ func (r Runner) play(ctx context.Context, task Task, number int) (Result, error)
 		return unknown(ctx, result, err)
 	}
 	result.Stop, result.Calls = t.Stop, len(t.Calls())
-	for _, o := range t.Outputs() {
-		result.Tokens += o.Sampled()
-	}
+	result.Tokens += t.Sampled()
 	if t.Stop.Rewardless() {
 		result.Unknown = fmt.Sprintf("%s: %v", t.Stop, t.Err)
 		return result, nil
@@ -132,15 +121,9 @@ func (r Runner) play(ctx context.Context, task Task, number int) (Result, error)
 func (r Runner) rolloutOf(task Task) envace.Rollout {
 	rollout := r.Rollout
 	rollout.Tools, rollout.Rules, rollout.Told = task.Tools, task.Rules, task.Told
-	l := &rollout.Limits
-	for _, own := range []struct {
-		limit *int
-		value int
-	}{{&l.Turns, task.Limits.Turns}, {&l.UserTurns, task.Limits.UserTurns}, {&l.ParallelCalls, task.Limits.ParallelCalls}, {&l.Response, task.Limits.Response}} {
-		if own.value != 0 {
-			*own.limit = own.value
-		}
-	}
+	l, own := &rollout.Limits, task.Limits
+	l.Turns, l.UserTurns = cmp.Or(own.Turns, l.Turns), cmp.Or(own.UserTurns, l.UserTurns)
+	l.ParallelCalls, l.Response = cmp.Or(own.ParallelCalls, l.ParallelCalls), cmp.Or(own.Response, l.Response)
 	return rollout
 }
 

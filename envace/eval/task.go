@@ -27,8 +27,8 @@ type Sample struct {
 	User   envace.User   // nil = everything was said in the prompt
 	// Private is the user in private attempts, who must not touch the world; nil = Silent.
 	Private envace.User
-	// Opening says the first prompt where the task has none, or "" for the task's.
-	Opening func(ctx context.Context, seed uint64) (string, error)
+	// Opening says the first prompt in place of the task's; nil = the task's.
+	Opening func(ctx context.Context) (string, error)
 	Grade   GradeFunc
 }
 

@@ -37,9 +37,7 @@ const stopWord = "###STOP###"
 func (k *Talker) join(s Sample, scenario string) Sample {
 	user := talking{k, scenario}
 	s.User, s.Private = user, user
-	s.Opening = func(ctx context.Context, seed uint64) (string, error) {
-		return user.say(ctx, []envace.Message{{Role: "user", Content: "(The agent waits for your first message.)"}}, seed)
-	}
+	s.Opening = func(ctx context.Context) (string, error) { return user.say(ctx, []envace.Message{prelude()}) }
 	return s
 }
 
@@ -48,6 +46,11 @@ func (k *Talker) Join(t Task, scenario string) Task {
 	begin := t.Begin
 	t.Begin = func() Sample { return k.join(begin(), scenario) }
 	return t
+}
+
+// prelude is what the user's model reads before it says anything.
+func prelude() envace.Message {
+	return envace.Message{Role: "user", Content: "(The agent waits for your first message.)"}
 }
 
 type talking struct {
@@ -59,8 +62,8 @@ var _ envace.User = talking{}
 
 // Next implements envace.User. What the model reads is the conversation the other way
 // round: the agent's words are its user's, its own are the assistant's.
-func (u talking) Next(ctx context.Context, t *envace.Transcript, seed uint64) (string, error) {
-	messages := []envace.Message{{Role: "user", Content: "(The agent waits for your first message.)"}, {Role: "assistant", Content: t.Task.Prompt}}
+func (u talking) Next(ctx context.Context, t *envace.Transcript, _ uint64) (string, error) {
+	messages := []envace.Message{prelude(), {Role: "assistant", Content: t.Task.Prompt}}
 	for _, item := range t.Items {
 		switch {
 		case item.User != "":
@@ -69,28 +72,20 @@ func (u talking) Next(ctx context.Context, t *envace.Transcript, seed uint64) (s
 			messages = append(messages, envace.Message{Role: "user", Content: item.Act.Reply})
 		}
 	}
-	return u.say(ctx, messages, seed)
+	return u.say(ctx, messages)
 }
 
-func (u talking) say(ctx context.Context, messages []envace.Message, _ uint64) (string, error) {
+func (u talking) say(ctx context.Context, messages []envace.Message) (string, error) {
 	all := append([]envace.Message{{Role: "system", Content: userInstruction + "\n" + u.scenario}}, messages...)
 	text, err := u.Ask(ctx, all, nil, u.Temperature)
 	if err != nil {
 		return "", fmt.Errorf("ask the user's model: %w", err)
 	}
-	text = afterThinking(text)
+	text = strings.TrimSpace(envace.AfterThinking(text))
 	if strings.Contains(text, stopWord) {
 		return "", nil
 	}
 	return text, nil
-}
-
-// afterThinking drops what a model thought aloud.
-func afterThinking(text string) string {
-	if i := strings.LastIndex(text, "</think>"); i >= 0 {
-		text = text[i+len("</think>"):]
-	}
-	return strings.TrimSpace(text)
 }
 
 const assertSchema = `{"type":"object","additionalProperties":false,"required":["holds"],"properties":{"holds":{"type":"boolean"}}}`
@@ -114,7 +109,7 @@ func AssertBy(ask AskFunc) AssertFunc {
 			var answer struct {
 				Holds *bool `json:"holds"`
 			}
-			if json.Unmarshal([]byte(afterThinking(text)), &answer) == nil && answer.Holds != nil {
+			if json.Unmarshal([]byte(envace.AfterThinking(text)), &answer) == nil && answer.Holds != nil {
 				return *answer.Holds, nil
 			}
 		}

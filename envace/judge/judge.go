@@ -214,14 +214,11 @@ func (j *Judge) once(ctx context.Context, messages []envace.Message, again bool)
 // read is strict: one object, a verdict of the list, after the model's thinking, if
 // its server leaves that in the text. Everything else is unknown.
 func read(text string) Verdict {
-	if end := strings.LastIndex(text, "</think>"); end >= 0 {
-		text = text[end+len("</think>"):]
-	}
 	var answer struct {
 		Reason  *string `json:"reason"`
 		Verdict Verdict `json:"verdict"`
 	}
-	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder := json.NewDecoder(strings.NewReader(envace.AfterThinking(text)))
 	decoder.DisallowUnknownFields()
 	if decoder.Decode(&answer) != nil || decoder.More() || answer.Reason == nil {
 		return Unknown

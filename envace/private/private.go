@@ -130,10 +130,7 @@ func (r Rehearser) attempt(ctx context.Context, task audit.Task, memory string, 
 	if err != nil {
 		return Attempt{}, err
 	}
-	a := Attempt{Trajectory: t, Wall: time.Since(started)}
-	for _, o := range t.Outputs() {
-		a.Tokens += o.Sampled()
-	}
+	a := Attempt{Trajectory: t, Tokens: t.Sampled(), Wall: time.Since(started)}
 	a.Assessment, err = r.Assess(ctx, t)
 	return a, err
 }

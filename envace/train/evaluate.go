@@ -115,7 +115,7 @@ func (t *Trainer) evaluateSample(ctx context.Context, rollout envace.Rollout, ta
 		if err != nil {
 			return 0, err
 		}
-		tokens += sampled(acted)
+		tokens += acted.Sampled()
 		solved = acted.Check != nil && acted.Check.Success()
 	}
 	rollout.Source = t.rehearsing(rollout.Greedy)
@@ -123,7 +123,7 @@ func (t *Trainer) evaluateSample(ctx context.Context, rollout envace.Rollout, ta
 	if err != nil {
 		return tokens, err
 	}
-	tokens += sampled(imagined)
+	tokens += imagined.Sampled()
 	grade, err := t.imagined().Grade(ctx, imagined)
 	if err != nil {
 		return tokens, err
@@ -144,15 +144,6 @@ func (t *Trainer) evaluateSample(ctx context.Context, rollout envace.Rollout, ta
 	e.Imagined += int(truth(grade.Success))
 	e.Executed += int(truth(executed))
 	return tokens, nil
-}
-
-// sampled is how many tokens the policy wrote in a trajectory.
-func sampled(t *envace.Trajectory) int {
-	n := 0
-	for _, o := range t.Outputs() {
-		n += len(o.Tokens)
-	}
-	return n
 }
 
 // imagined grades what happened in imagination, where there are no terminal checks
