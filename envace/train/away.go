@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -85,7 +84,7 @@ func (c Config) contract(ctx context.Context) (Contract, error) {
 		if err != nil {
 			return Contract{}, fmt.Errorf("encode what rollouts depend on: %w", err)
 		}
-		*into = hexDigest(text)
+		*into = audit.Digest(sha256.Sum256(text)).String()
 	}
 	if d, ok := c.Format.(interface{ Digest() (audit.Digest, error) }); ok {
 		digest, err := d.Digest()
@@ -95,11 +94,6 @@ func (c Config) contract(ctx context.Context) (Contract, error) {
 		out.Format = digest.String()
 	}
 	return out, nil
-}
-
-func hexDigest(text []byte) string {
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
 }
 
 // compare is an *audit.Error that names every field in which a worker's contract

@@ -129,10 +129,8 @@ func (h *hand) change(ctx context.Context, version string) error {
 	if err != nil {
 		return err
 	}
-	h.config.Farm = nil
-	trainer, err := newTrainer(ctx, h.config, nil)
+	trainer, err := playing(ctx, h.config, player.Policy)
 	if err == nil {
-		trainer.policy, trainer.rollout.Policy = player.Policy, player.Policy
 		trainer.rollout.Source, err = trainer.source()
 	}
 	if err != nil {

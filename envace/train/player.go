@@ -27,7 +27,7 @@ type Player struct {
 
 // Words are those that the runs of a seed speak.
 func Words(out string, seed uint64) (*tiny.Vocabulary, error) {
-	words, err := tiny.Read(filepath.Join(out, fmt.Sprintf("warm-s%d", seed), wordsFile))
+	words, err := tiny.Read(filepath.Join(warmFolder(out, seed), wordsFile))
 	if err != nil {
 		return nil, &audit.Error{
 			Code: audit.CodeNotFound, Message: fmt.Sprintf("%s has no run with seed %d", out, seed), Err: err,
@@ -105,15 +105,12 @@ func (p *Player) load(c Config, r Runtime, set audit.PolicyRole, folder string) 
 
 // Imagine rolls each task out n times in the world that the policy plays itself.
 func (p *Player) Imagine(ctx context.Context, c Config, tasks []audit.Task, n int) ([]*envace.Trajectory, error) {
-	tools, err := c.Environment.Tools(ctx)
+	t, err := playing(ctx, c, p.Policy)
 	if err != nil {
-		return nil, fmt.Errorf("list tools: %w", err)
+		return nil, err
 	}
-	t := Trainer{Config: c, policy: p.Policy}
-	rollout := envace.Rollout{
-		Policy: p.Policy, ReadAct: c.Format.ReadAct, Limits: c.Recipe.limits(), Errors: c.Recipe.Rollout.Errors,
-		Told: c.Environment.Info().Policy, Tools: tools, Rules: c.Rules, Source: t.rehearsing(false),
-	}
+	rollout := t.rollout
+	rollout.Source = t.rehearsing(false)
 	trajectories := make([]*envace.Trajectory, len(tasks)*n)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(64) // as many as the generator batches

@@ -36,8 +36,8 @@ func Folder(out string, arm Arm, seed uint64) string {
 
 // Run trains one arm with one seed to its end, from its last checkpoint where there
 // is one, evaluates on the way, and writes its metrics into its folder beside the
-// given sinks. A cancelled context ends it after the step
-// under way; it goes on from the last checkpoint.
+// given sinks. A cancelled context ends it in the middle of a step, too; the same
+// call goes on from the last checkpoint.
 func Run(ctx context.Context, c Config, r Runtime) (err error) {
 	folder := Folder(r.Out, c.Arm, c.Seed)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
@@ -163,7 +163,12 @@ func (c Config) start(out string) (folder string, warm bool) {
 	if c.Recipe.Model.Dir != "" && c.Recipe.WarmStart.Steps == 0 {
 		return c.Recipe.Model.Dir, false
 	}
-	return filepath.Join(out, fmt.Sprintf("warm-s%d", c.Seed)), true
+	return warmFolder(out, c.Seed), true
+}
+
+// warmFolder is where the warm start that all arms of a seed share is kept.
+func warmFolder(out string, seed uint64) string {
+	return filepath.Join(out, fmt.Sprintf("warm-s%d", seed))
 }
 
 // load makes a learner of the parameters in a folder. The reference policy of the

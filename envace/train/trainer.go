@@ -52,15 +52,27 @@ type Trainer struct {
 	away     *away // nil: rollouts are done here
 }
 
-// New makes a training of parameter sets that the caller loaded; they are closed
-// with the trainer. learners come from the warm start or from a checkpoint.
+// newTrainer makes a training of parameter sets that the caller loaded; they are
+// closed with the trainer. learners come from the warm start or from a checkpoint.
 func newTrainer(ctx context.Context, c Config, learners []*learner) (*Trainer, error) {
-	t := &Trainer{Config: c, learners: learners, policy: &local.Policy{Format: c.Format, Temperature: c.Recipe.Rollout.Temperature, Engines: engines(learners)}}
-	if t.Progress == nil {
-		t.Progress = func(string) {}
+	t, err := playing(ctx, c, &local.Policy{Format: c.Format, Temperature: c.Recipe.Rollout.Temperature, Engines: engines(learners)})
+	if err != nil {
+		return nil, err
 	}
+	t.learners = learners
 	if c.Farm != nil {
 		t.away = &away{farm: c.Farm}
+	}
+	t.rollout.Source, err = t.source()
+	return t, err
+}
+
+// playing is a trainer without parameter sets of its own, which only says how the
+// policy rolls out tasks; in which world is left to the caller.
+func playing(ctx context.Context, c Config, policy envace.Policy) (*Trainer, error) {
+	t := &Trainer{Config: c, policy: policy}
+	if t.Progress == nil {
+		t.Progress = func(string) {}
 	}
 	t.rollout = envace.Rollout{
 		Policy: t.policy, ReadAct: c.Format.ReadAct, Limits: c.Recipe.limits(), Errors: c.Recipe.Rollout.Errors, Rules: c.Rules,
@@ -68,13 +80,11 @@ func newTrainer(ctx context.Context, c Config, learners []*learner) (*Trainer, e
 	if c.Environment != nil {
 		tools, err := c.Environment.Tools(ctx)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("list the tools: %w", err)
 		}
 		t.rollout.Told, t.rollout.Tools = c.Environment.Info().Policy, tools
 	}
-	var err error
-	t.rollout.Source, err = t.source()
-	return t, err
+	return t, nil
 }
 
 // lacks says what the arm's world needs and is not there, before anything is loaded.

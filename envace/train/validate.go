@@ -23,7 +23,7 @@ func (r Recipe) Validate() error {
 	}
 	check(named(r.Name), "name: %q is a folder's name and a queue's: letters, digits, . _ and -, at most 64, the first no sign", r.Name)
 	faults = append(faults, numbers("", reflect.ValueOf(r))...)
-	check(r.Format == "tiny" || r.Format == "chat", "format is tiny or chat, not %q", r.Format)
+	check(r.Format == formatTiny || r.Format == formatChat, "format is tiny or chat, not %q", r.Format)
 	check(r.Model.Dir != "" || r.Model.Base != "" || r.Model.Layers > 0, "model needs a dir, a base or dimensions")
 	check(r.Rollout.Prompts > 0 && r.Rollout.Rollouts > 1, "rollout: %d prompts × %d rollouts: want at least 1 × 2, since a lone rollout has no baseline", r.Rollout.Prompts, r.Rollout.Rollouts)
 	check(r.Rollout.Temperature > 0, "rollout: temperature is above 0")
