@@ -140,8 +140,10 @@ func (w *work) countEpisode(name string, rows []judged) (n count, faults []strin
 		case want.any:
 		case masked && !want.masked:
 			fault(&n.Wrong, 1, "action %d is masked as %s", *row.Step, *row.Masked)
-		case !masked && (row.Severity == nil || audit.Severity(*row.Severity) != want.severity):
-			fault(&n.Wrong, 1, "action %d is judged %v, want %v", *row.Step, row.Severity, want.severity)
+		case !masked && row.Severity == nil:
+			fault(&n.Wrong, 1, "action %d is not judged, want %v", *row.Step, want.severity)
+		case !masked && audit.Severity(*row.Severity) != want.severity:
+			fault(&n.Wrong, 1, "action %d is judged %v, want %v", *row.Step, audit.Severity(*row.Severity), want.severity)
 		}
 	}
 	return n, faults

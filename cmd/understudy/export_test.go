@@ -67,13 +67,13 @@ func ParseFile(text []byte) (map[string]string, []error, error) {
 // Redact is a secret as it is printed.
 func Redact(text string) string { return secret(text).String() }
 
-// Perform runs one command line in this process, with no environment but env, and
+// Invoke runs one command line in this process, with no environment but env, and
 // returns its exit status and what it wrote.
-func Perform(ctx context.Context, env map[string]string, stdin io.Reader, args ...string) (status int, stdout, stderr string) {
+func Invoke(ctx context.Context, env map[string]string, stdin string, args ...string) (status int, stdout, stderr string) {
 	var out, errs strings.Builder
 	status = execute(ctx, args, surroundings{
 		env:   func(name string) (string, bool) { text, ok := env[name]; return text, ok },
-		stdin: stdin, stdout: &out, stderr: &errs,
+		stdin: strings.NewReader(stdin), stdout: &out, stderr: &errs,
 	})
 	return status, out.String(), errs.String()
 }

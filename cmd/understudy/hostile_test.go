@@ -10,10 +10,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -165,15 +167,15 @@ func (w *hostileWorld) write(name, text string) string {
 // command runs the program on the world's database.
 func (w *hostileWorld) command(args ...string) (int, string) {
 	args = append(args, "--database-url", w.database, "--data-dir", filepath.Join(w.dir, "data"))
-	status, stdout, stderr := main.Perform(w.t.Context(), nil, strings.NewReader(""), args...)
+	status, stdout, stderr := main.Invoke(w.t.Context(), nil, "", args...)
 	if status == 0 {
 		return status, stdout
 	}
 	return status, stderr
 }
 
-// post sends a body to the service.
-func (w *hostileWorld) post(method, path, body string) (int, string) {
+// request asks the service.
+func (w *hostileWorld) request(method, path, body string) (int, string) {
 	req, err := http.NewRequestWithContext(w.t.Context(), method, w.service.URL()+path, strings.NewReader(body))
 	if err != nil {
 		w.t.Error(err)
@@ -256,8 +258,9 @@ func hostileYAML() map[string]string {
 
 func hostileRows() []hostileRow {
 	rows := modelRows()
-	for _, name := range sorted(hostileJSON()) {
-		text := hostileJSON()[name]
+	texts := hostileJSON()
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		text := texts[name]
 		rows = append(rows,
 			hostileRow{"import", name, func(w *hostileWorld) (int, string) {
 				return w.command("import", w.write("import.json", text), "--environment", "retail@1")
@@ -265,14 +268,15 @@ func hostileRows() []hostileRow {
 			hostileRow{"arguments of a tool", name, func(w *hostileWorld) (int, string) {
 				return w.command("sandbox", "call", "retail", "get_order", text)
 			}},
-			hostileRow{"HTTP POST /v1/score", name, func(w *hostileWorld) (int, string) { return w.post(http.MethodPost, "/v1/score", text) }},
+			hostileRow{"HTTP POST /v1/score", name, func(w *hostileWorld) (int, string) { return w.request(http.MethodPost, "/v1/score", text) }},
 		)
 		if len(text) < 4<<20 { // the service hangs up on what is longer, and a sender may not hear why
-			rows = append(rows, hostileRow{"HTTP POST /v1/trainings", name, func(w *hostileWorld) (int, string) { return w.post(http.MethodPost, "/v1/trainings", text) }})
+			rows = append(rows, hostileRow{"HTTP POST /v1/trainings", name, func(w *hostileWorld) (int, string) { return w.request(http.MethodPost, "/v1/trainings", text) }})
 		}
 	}
-	for _, name := range sorted(hostileYAML()) {
-		text := hostileYAML()[name]
+	texts = hostileYAML()
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		text := texts[name]
 		rows = append(rows,
 			hostileRow{"gate policy", name, func(w *hostileWorld) (int, string) {
 				return w.command("gate", "--run", "r", "--policy", w.write("gate.yaml", text))
@@ -282,7 +286,7 @@ func hostileRows() []hostileRow {
 				if err != nil {
 					w.t.Error(err)
 				}
-				return w.post(http.MethodPost, "/v1/gates", string(body))
+				return w.request(http.MethodPost, "/v1/gates", string(body))
 			}},
 			hostileRow{"environments", name, func(w *hostileWorld) (int, string) {
 				return w.command("sandbox", "tools", "shop", "--environments", w.write("environments.yaml", text))
@@ -293,19 +297,6 @@ func hostileRows() []hostileRow {
 		)
 	}
 	return append(append(append(rows, fileRows()...), domainRows()...), pathRows()...)
-}
-
-func sorted(m map[string]string) []string {
-	var names []string
-	for name := range m {
-		names = append(names, name)
-	}
-	for i := range names {
-		for j := i; j > 0 && names[j] < names[j-1]; j-- {
-			names[j], names[j-1] = names[j-1], names[j]
-		}
-	}
-	return names
 }
 
 // modelRows are folders of models: serving one fails before anything is opened.
@@ -422,7 +413,7 @@ func domainRows() []hostileRow {
 // pathRows are names that lead elsewhere.
 func pathRows() []hostileRow {
 	get := func(path string) hostileRow {
-		return hostileRow{"HTTP GET", "`" + path + "`", func(w *hostileWorld) (int, string) { return w.post(http.MethodGet, path, "") }}
+		return hostileRow{"HTTP GET", "`" + path + "`", func(w *hostileWorld) (int, string) { return w.request(http.MethodGet, path, "") }}
 	}
 	environment := func(ref string) hostileRow {
 		name := "environment `" + strings.ReplaceAll(ref, "\x00", "NUL") + "`"
@@ -434,7 +425,7 @@ func pathRows() []hostileRow {
 			if err != nil {
 				w.t.Error(err)
 			}
-			return w.post(http.MethodPost, "/gym/seed_session", string(body))
+			return w.request(http.MethodPost, "/gym/seed_session", string(body))
 		}}
 	}
 	return []hostileRow{

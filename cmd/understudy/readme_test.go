@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -145,7 +144,7 @@ func (b block) run(t *testing.T) {
 	t.Helper()
 	home := folder(t)
 	dir := checkout(t, home, b.data)
-	policy, listen := modelServer(t, alwaysOK), freeAddress(t)
+	policy, listen := modelServer(t, alwaysOK), "127.0.0.1:"+strconv.Itoa(freePort(t))
 	script := strings.NewReplacer("http://127.0.0.1:8000/v1", policy, "127.0.0.1:8080", listen).Replace(b.shell(t))
 	// What a block leaves in the background is asked to stop, and waited for.
 	script = "trap 'left=$(jobs -pr); [ -z \"$left\" ] || kill $left 2> /dev/null || true; wait' EXIT\n" + script
@@ -211,17 +210,6 @@ func checkout(t *testing.T, home string, data bool) string {
 		t.Fatal(err)
 	}
 	return dir
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	var config net.ListenConfig
-	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // README's configuration reference is what the code says.

@@ -59,7 +59,7 @@ func TestSecretsStaySecret(t *testing.T) {
 		if got.status == 0 {
 			t.Errorf("%v: got status 0, want it to fail", args)
 		}
-		findSecrets(t, strings.Join(args[:1], " ")+" "+args[len(args)-1], got.stdout+got.stderr)
+		findSecrets(t, args[0]+" "+args[len(args)-1], got.stdout+got.stderr)
 	}
 	findSecrets(t, "serve", serveAndStop(t, dir, secrets))
 }
