@@ -14,8 +14,6 @@ import (
 	"understudy/audit"
 	"understudy/envace"
 	"understudy/envace/train"
-	"understudy/gpu"
-	"understudy/gpu/host"
 )
 
 // demoRecipe trains the policy of the demo.
@@ -34,8 +32,9 @@ type demoPolicy struct {
 	inv      *invocation
 	main     *Main
 	training training
-	warm     chan error // of the warm start
-	devices  []*host.Device
+	warm     chan error         // of the warm start; closed when it has ended
+	stop     context.CancelFunc // ends the warm start
+	devices  devices
 	rollouts int
 	canaries int
 }
@@ -55,7 +54,11 @@ func newDemoPolicy(ctx context.Context, inv *invocation, m *Main, p *pipeline, s
 			flags: trainFlags{out: filepath.Join(inv.config.DataDir, "demo-policy"), recipe: d.recipe},
 		},
 	}
-	go func() { t.warm <- t.warmStart(ctx) }()
+	ctx, t.stop = context.WithCancel(ctx)
+	go func() {
+		defer close(t.warm)
+		t.warm <- t.warmStart(ctx)
+	}()
 	return t, nil
 }
 
@@ -70,7 +73,7 @@ func (t *demoPolicy) warmStart(ctx context.Context) (err error) {
 			t.story.say("%s", line)
 		}
 	}
-	device, err := t.device()
+	device, err := t.devices.next()
 	if err != nil {
 		return err
 	}
@@ -83,16 +86,8 @@ func (t *demoPolicy) config(arm train.Arm) train.Config {
 	return c
 }
 
-func (t *demoPolicy) device() (gpu.Device, error) {
-	d, err := host.New(host.Options{})
-	if err == nil {
-		t.devices = append(t.devices, d)
-	}
-	return d, err
-}
-
 func (t *demoPolicy) runtime() train.Runtime {
-	return train.Runtime{Out: t.training.flags.out, Device: t.device}
+	return train.Runtime{Out: t.training.flags.out, Device: t.devices.next}
 }
 
 // run waits for the warm start, audits it, trains, and audits again.
@@ -186,11 +181,13 @@ func (t *demoPolicy) episodes(ctx context.Context, player *train.Player) ([]audi
 	return episodes, nil
 }
 
-// close ends what trains and plays.
+// close ends what trains and plays. The warm start, which an error elsewhere may leave
+// under way, is waited for: it works on the devices.
 func (t *demoPolicy) close() {
-	for _, d := range t.devices {
-		d.Close()
+	t.stop()
+	for range t.warm { // until it is closed
 	}
+	t.devices.close()
 }
 
 // cached says whether the policy was trained by an earlier demo.

@@ -16,8 +16,6 @@ import (
 	"understudy/envace/private"
 	"understudy/envace/tiny"
 	"understudy/envace/train"
-	"understudy/gpu"
-	"understudy/gpu/host"
 )
 
 func rehearseCommand() command {
@@ -77,7 +75,7 @@ type stage struct {
 	format  tiny.Format
 	player  *train.Player
 	measure map[string]guard.Measured
-	devices []*host.Device
+	devices devices
 }
 
 func rehearseRun(ctx context.Context, inv *invocation, f rehearseFlags) (err error) {
@@ -126,9 +124,10 @@ func (s *stage) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	s.devices.threads = f.threads
 	s.format = tiny.Format{Vocabulary: words}
 	s.player, err = train.OpenPlayer(train.Config{Recipe: s.recipe, Arm: arm, Seed: f.seed, Format: s.format},
-		train.Runtime{Out: f.out, Device: s.device})
+		train.Runtime{Out: f.out, Device: s.devices.next})
 	if err != nil {
 		return err
 	}
@@ -139,15 +138,6 @@ func (s *stage) open(ctx context.Context) (err error) {
 		return err
 	}
 	return s.world(ctx)
-}
-
-// device makes one for a parameter set.
-func (s *stage) device() (gpu.Device, error) {
-	d, err := host.New(host.Options{Threads: s.flags.threads})
-	if err == nil {
-		s.devices = append(s.devices, d)
-	}
-	return d, err
 }
 
 func (s *stage) world(ctx context.Context) (err error) {
@@ -177,9 +167,7 @@ func (s *stage) closePlayer() error {
 	if s.player != nil {
 		err = s.player.Close()
 	}
-	for _, d := range s.devices {
-		d.Close()
-	}
+	s.devices.close()
 	return err
 }
 

@@ -18,8 +18,6 @@ import (
 	"understudy/envace"
 	"understudy/envace/tiny"
 	"understudy/envace/train"
-	"understudy/gpu"
-	"understudy/gpu/host"
 )
 
 func trainCommand() command {
@@ -128,11 +126,11 @@ func trainRun(ctx context.Context, inv *invocation, f trainFlags) (err error) {
 
 // show prints the table of the runs and draws their picture, if one is asked for.
 func (f trainFlags) show(w io.Writer, runs []train.Config) error {
-	if err := printSweep(w, f.out, runs); err != nil || f.svg == "" {
+	curves, err := readCurves(f.out, runs)
+	if err != nil {
 		return err
 	}
-	curves, _, err := readCurves(f.out, runs)
-	if err != nil {
+	if err := printSweep(w, f.out, curves, len(runs)); err != nil || f.svg == "" {
 		return err
 	}
 	return os.WriteFile(f.svg, drawSweep(curves, "Training on "+f.recipe+": every seed of every arm"), 0o644)
@@ -194,9 +192,6 @@ func (t *training) open(ctx context.Context) (err error) {
 	}
 	if t.flags.away && t.inv.config.NATSURL == "" {
 		return usageError("--rollout-workers without --nats-url", "workers on other machines need a NATS server with JetStream that they can reach, too")
-	}
-	if t.flags.away && t.recipe.Format != "tiny" {
-		return usageError("--rollout-workers with recipe "+t.recipe.Name, "workers play the tiny format; leave it out to roll out here")
 	}
 	t.envs = newEnvironments(t.inv.config)
 	defer func() {
@@ -285,7 +280,9 @@ func (t *training) run(ctx context.Context, c train.Config) error {
 	c = t.common
 	c.Arm, c.Seed = arm, seed
 	c.Source = t.sources[arm]
-	return t.runAs(ctx, c, train.Runtime{Out: t.flags.out, Device: func() (gpu.Device, error) { return host.New(host.Options{Threads: t.flags.threads}) }})
+	engine := devices{threads: t.flags.threads}
+	defer engine.close()
+	return t.runAs(ctx, c, train.Runtime{Out: t.flags.out, Device: engine.next})
 }
 
 // runAs trains with a whole configuration, and keeps its metrics in the ledger.

@@ -64,17 +64,9 @@ func dryRun(ctx context.Context, inv *invocation, f trainFlags, recipe train.Rec
 		}
 		d.Source = envace.Simulated{Rehearser: simulator}
 	}
-	var devices []*host.Device
-	defer func() {
-		for _, d := range devices {
-			d.Close()
-		}
-	}()
-	d.Runtime = train.Runtime{Out: out, Device: func() (gpu.Device, error) {
-		device, err := host.New(host.Options{Threads: f.threads})
-		devices = append(devices, device)
-		return device, err
-	}}
+	engine := devices{threads: f.threads}
+	defer engine.close()
+	d.Runtime = train.Runtime{Out: out, Device: engine.next}
 	fmt.Fprintln(inv.stdout, "\nrunning, small:")
 	report, err := d.Run(ctx)
 	if err != nil {

@@ -15,12 +15,9 @@ import (
 )
 
 // printSweep prints one line a run, from its last evaluation, then one an arm: the
-// false-success rate on canaries first, since that is what a sweep is for.
-func printSweep(w io.Writer, out string, runs []train.Config) error {
-	curves, missing, err := readCurves(out, runs)
-	if err != nil {
-		return err
-	}
+// false-success rate on canaries first, since that is what a sweep is for. Of so many
+// runs, those without a curve have no evaluation yet.
+func printSweep(w io.Writer, out string, curves []curve, runs int) error {
 	table := columns{left: 2}
 	table.add("arm", "seed", "step", "FSR on canaries", "n", "false errors", "solved", "imagined", "gap", "F1", "effect F1", "tasks", "trained tokens")
 	for _, r := range curves {
@@ -38,31 +35,30 @@ P(rehearsed error | the sandbox agrees) on the calls of the solutions. solved: h
 sandbox; imagined: graded a success in the rehearsed world; gap: imagined less the same calls executed, paired by
 task. F1 and effect F1: rehearsals of the solutions' calls on executed history. Shares: Wilson on n/deff, clustered by
 task; F1: means, clustered by task. %d of %d runs have no evaluation yet.
-`, missing, len(runs)); err != nil {
+`, runs-len(curves), runs); err != nil {
 		return err
 	}
 	return errors.Join(printArms(w, curves), printCeiling(w, out))
 }
 
-// readCurves reads the evaluations of the runs that have some, and counts the others.
-func readCurves(out string, runs []train.Config) (found []curve, missing int, err error) {
+// readCurves reads the evaluations of the runs that have some.
+func readCurves(out string, runs []train.Config) (found []curve, err error) {
 	for _, c := range runs {
 		folder := train.Folder(out, c.Arm, c.Seed)
 		all, err := train.ReadEvaluations(filepath.Join(folder, "evaluations.jsonl"))
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		if len(all) == 0 {
-			missing++
 			continue
 		}
 		tokens, err := train.TrainedTokens(folder)
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		found = append(found, curve{arm: c.Arm, seed: c.Seed, all: all, tokens: tokens})
 	}
-	return found, missing, nil
+	return found, nil
 }
 
 // printArms compares each arm with the untrained policy, paired by seed.
