@@ -49,11 +49,21 @@ func questionFiles(dir, pattern string) ([]questionFile, error) {
 	return out, nil
 }
 
-func (q questionFile) read() (questions, answers []byte, err error) {
-	if questions, err = os.ReadFile(q.questions); err == nil {
+// readTasks reads the tasks of a file as its publisher writes them.
+func readTasks[T any](q questionFile, publisher string, read func(questions, answers []byte) ([]T, error)) ([]T, error) {
+	questions, err := os.ReadFile(q.questions)
+	var answers []byte
+	if err == nil {
 		answers, err = os.ReadFile(q.answers)
 	}
-	return questions, answers, err
+	var tasks []T
+	if err == nil {
+		tasks, err = read(questions, answers)
+	}
+	if err != nil {
+		return nil, &audit.Error{Code: audit.CodeInvalid, Message: "read " + q.questions, Err: err, Hint: "give the files as " + publisher + " ships them"}
+	}
+	return tasks, nil
 }
 
 // pythonClass is a class of a benchmark where it was found.
@@ -220,13 +230,11 @@ func (e *evaluation) openBFCL(ctx context.Context, name, category string, rules 
 		if !strings.Contains(file.name, "multi_turn_"+category) {
 			continue
 		}
-		questions, answers, err := file.read()
-		var conversations []eval.Conversation
-		if err == nil {
-			conversations, err = eval.ReadBFCL(questions, answers, functions)
-		}
+		conversations, err := readTasks(file, "bfcl_eval", func(questions, answers []byte) ([]eval.Conversation, error) {
+			return eval.ReadBFCL(questions, answers, functions)
+		})
 		if err != nil {
-			return b, &audit.Error{Code: audit.CodeInvalid, Message: "read " + file.questions, Err: err, Hint: "give the files as bfcl_eval ships them"}
+			return b, err
 		}
 		for _, c := range conversations {
 			env, tools, err := w.of(ctx, c.Classes)
@@ -300,13 +308,9 @@ func (e *evaluation) openACE(ctx context.Context, name, part string, rules *audi
 	var all []eval.AgentTask
 	byName := map[string]audit.Tool{}
 	for _, file := range files {
-		questions, answers, err := file.read()
-		var tasks []eval.AgentTask
-		if err == nil {
-			tasks, err = eval.ReadACE(questions, answers)
-		}
+		tasks, err := readTasks(file, "ACEBench", eval.ReadACE)
 		if err != nil {
-			return b, &audit.Error{Code: audit.CodeInvalid, Message: "read " + file.questions, Err: err, Hint: "give the files as ACEBench ships them"}
+			return b, err
 		}
 		for _, t := range tasks {
 			for _, tool := range t.Tools {
