@@ -2,8 +2,9 @@
 
 GO       ?= go
 DATA     ?= ../shared/data
-# Tests of the programs under .ci, which ./... leaves out.
-TOOLS    := $(addprefix ./,$(sort $(dir $(wildcard .ci/*/*_test.go))))
+# The programs under .ci and those of them with tests: ./... and ./.ci/... leave them out.
+TOOLS    := $(addprefix ./,$(sort $(dir $(wildcard .ci/*/*.go))))
+TESTED   := $(addprefix ./,$(sort $(dir $(wildcard .ci/*/*_test.go))))
 FUZZTIME ?= 30s
 AUDITS   ?= 1000000
 LINT     := bin/golangci-lint
@@ -23,15 +24,15 @@ demo: deps build ## start everything and run the demonstration
 # The second run is of the packages that try less under the race detector, which
 # slows single-threaded work tenfold (their constant raceEnabled): there they try all.
 test: deps ## all tests, with real servers and the race detector
-	$(GO) test -race -shuffle=on ./... $(TOOLS)
+	$(GO) test -race -shuffle=on ./... $(TESTED)
 	$(GO) test -shuffle=on $$(find . -name norace_test.go | xargs -n1 dirname | sort)
 
 check: lint lint-rules tidy ## everything about the code that is no test
-	$(GO) vet ./...
+	$(GO) vet ./... $(TOOLS)
 	$(GO) mod verify
 
 lint: $(LINT) ## style, errors, formatting, and the arrows between packages
-	$(LINT) run ./... ./.ci/...
+	$(LINT) run ./... $(TOOLS)
 
 lint-rules: $(LINT) ## show that each arrow of .golangci.yml fires on a planted violation
 	$(GO) run ./.ci/lintrules $(LINT)

@@ -123,7 +123,8 @@ func plant(dir string) ([]violation, error) {
 // module writes go.mod and the stubs; the libraries' are modules of their own,
 // replaced by folders, so that nothing is downloaded.
 func module(dir string, imports []string) error {
-	mod := "module understudy\n\ngo 1.26.0\n"
+	var mod strings.Builder
+	mod.WriteString("module understudy\n\ngo 1.26.0\n")
 	for _, imported := range imports {
 		folder := imported
 		if strings.Contains(imported, ".") {
@@ -132,7 +133,7 @@ func module(dir string, imports []string) error {
 			if strings.HasSuffix(imported, "/v5") {
 				version = "v5.0.0"
 			}
-			mod += fmt.Sprintf("\nrequire %s %s\n\nreplace %s => ./%s\n", imported, version, imported, folder)
+			fmt.Fprintf(&mod, "\nrequire %s %s\n\nreplace %s => ./%s\n", imported, version, imported, folder)
 			if err := write(filepath.Join(dir, folder, "go.mod"), "module "+imported+"\n"); err != nil {
 				return err
 			}
@@ -141,7 +142,7 @@ func module(dir string, imports []string) error {
 			return err
 		}
 	}
-	return write(filepath.Join(dir, "go.mod"), mod)
+	return write(filepath.Join(dir, "go.mod"), mod.String())
 }
 
 func write(path, text string) error {
