@@ -13,7 +13,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"understudy/gpu"
 	"understudy/gpu/generate"
+	"understudy/gpu/reference"
 )
 
 func TestHeldPrefixSurvivesPressure(t *testing.T) {
@@ -156,33 +158,47 @@ func oneAtRandom(ctx context.Context, e *generate.Engine, rng *rand.Rand, kinds 
 	return string(result.Finish), nil
 }
 
+// held is a device whose steps wait: each Embed says that it began, and goes on
+// when it may.
+type held struct {
+	gpu.Device
+	began chan struct{}
+	may   chan struct{}
+}
+
+func (d held) Embed(y, table, tokens gpu.Buffer) {
+	select {
+	case d.began <- struct{}{}:
+	default:
+	}
+	<-d.may
+	d.Device.Embed(y, table, tokens)
+}
+
 func TestClose(t *testing.T) {
 	t.Parallel()
-	e, err := generate.New(tinyModel(t), generate.Config{Batch: 1, Tokens: tokens()})
+	dev := held{reference.New(reference.Single), make(chan struct{}, 1), make(chan struct{})}
+	e, err := generate.New(modelOn(t, dev), generate.Config{Batch: 1, Tokens: tokens()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var group sync.WaitGroup
 	errs := make([]error, 3)
-	began := make(chan struct{})
-	var once sync.Once
 	for i := range errs {
-		group.Go(func() {
-			r := request(uint64(i), 5, 150)
-			r.Emit = func(generate.Delta) error { once.Do(func() { close(began) }); return nil }
-			_, errs[i] = e.Generate(context.Background(), r)
-		})
+		group.Go(func() { _, errs[i] = e.Generate(context.Background(), request(uint64(i), 5, 150)) })
 	}
-	<-began
-	e.Close()
+	<-dev.began // one of them is in the middle of a step
+	group.Go(e.Close)
+	// While a step waits nothing is taken in, so this returns because of Close.
+	if _, err := e.Generate(context.Background(), request(1, 5, 5)); !errors.Is(err, generate.ErrClosed) {
+		t.Errorf("a request after Close: %v", err)
+	}
+	close(dev.may)
 	group.Wait()
 	for _, err := range errs {
 		if !errors.Is(err, generate.ErrClosed) {
 			t.Errorf("a request of a closed engine: %v", err)
 		}
-	}
-	if _, err := e.Generate(context.Background(), request(1, 5, 5)); !errors.Is(err, generate.ErrClosed) {
-		t.Errorf("a request after Close: %v", err)
 	}
 	e.Close()
 }
