@@ -1,0 +1,114 @@
+package cuda
+
+import (
+	"unsafe"
+
+	"understudy/gpu"
+)
+
+// EmbedBackward does dtable[tokens[i]] += dy[i] in the order of i. Block i works for the first
+// row of its token and adds all that have the same:
+// embed_backward_f32(dtable, dy, tokens, r, c).
+func (d *Device) EmbedBackward(dtable, dy, tokens gpu.Buffer) {
+	if r := tokens.Len; r > 0 {
+		d.launch("embed_backward_f32", line(r), block(threads), 0, ptr(dtable), ptr(dy), ptr(tokens), i32(r), i32(dy.Len/r))
+	}
+}
+
+// RMSNormBackward does dx += rstd·(dn − n·mean(dn·n)), dw += Σ_rows dy·n with n = x·rstd,
+// dn = dy·w: rms_norm_backward_f32(dx, dy, x, w, rstd, r, c), a block a row, and
+// rms_norm_backward_w_f32(dw, dy, x, rstd, r, c), a block 32 columns.
+func (d *Device) RMSNormBackward(dx, dw, dy, x, w, rstd gpu.Buffer) {
+	r, c := rstd.Len, w.Len
+	if r == 0 {
+		return
+	}
+	d.launch("rms_norm_backward_f32", line(r), rowBlock(c), 0, ptr(dx), ptr(dy), ptr(x), ptr(w), ptr(rstd), i32(r), i32(c))
+	if !dw.None() {
+		d.launch("rms_norm_backward_w_f32", line(ceil(c, 32)), block(threads), 0, ptr(dw), ptr(dy), ptr(x), ptr(rstd), i32(r), i32(c))
+	}
+}
+
+// MatMulBackX does dx (R,K) = dy (R,N)·w, or +=.
+func (d *Device) MatMulBackX(dx, dy gpu.Buffer, w gpu.Weight, add bool) {
+	if r := dy.Len / w.N; r > 0 {
+		d.launch("matmul_back_x"+suffix(w.Type), plane(ceil(w.K, gemmTile), ceil(r, gemmTile)), block(threads), 0,
+			ptr(dx), ptr(dy), ptr(w.Buffer), i32(r), i32(w.N), i32(w.K), flag(add))
+	}
+}
+
+// MatMulBackW does dw (N,K) += dyᵀ·x.
+func (d *Device) MatMulBackW(dw, dy, x gpu.Buffer, rows int) {
+	if rows > 0 {
+		n, k := dy.Len/rows, x.Len/rows
+		d.launch("matmul_back_w_f32", plane(ceil(k, gemmTile), ceil(n, gemmTile)), block(threads), 0,
+			ptr(dw), ptr(dy), ptr(x), i32(rows), i32(n), i32(k))
+	}
+}
+
+// AttendBackward is the gradient of Attend in three kernels: delta (T,H) = Σ_d out·dout; dq, a
+// block a row and query head; dk and dv, a block a key and key head.
+func (d *Device) AttendBackward(a gpu.AttentionGrad) {
+	t := a.Starts.Len
+	if t == 0 {
+		return
+	}
+	delta, err := d.scratchOf(scratchDelta, t*a.H)
+	if err != nil {
+		d.refuse(err)
+		return
+	}
+	shape := []uint64{i32(t), i32(a.H), i32(a.G), i32(a.D)}
+	with := func(last []uint64, first ...uint64) []uint64 { return append(append(first, shape...), last...) }
+	d.launch("attend_backward_delta_f32", plane(t, a.H), block(32), 0, with(nil, ptr(delta), ptr(a.Out), ptr(a.DOut), ptr(a.Asked))...)
+	scale := []uint64{f32(a.Scale)}
+	d.launch("attend_backward_q_f32", plane(t, a.H), block(attendThreads), 0, with(scale, ptr(a.DQ), ptr(a.Q), ptr(a.K), ptr(a.V),
+		ptr(a.LSE), ptr(delta), ptr(a.DOut), ptr(a.Starts), ptr(a.Asked))...)
+	d.launch("attend_backward_kv_f32", plane(t, a.G), block(attendThreads), 0, with(scale, ptr(a.DK), ptr(a.DV), ptr(a.Q), ptr(a.K), ptr(a.V),
+		ptr(a.LSE), ptr(delta), ptr(a.DOut), ptr(a.Starts), ptr(a.Asked))...)
+}
+
+// SwiGLUBackward is the gradient of SwiGLU.
+func (d *Device) SwiGLUBackward(dgate, dup, dh, gate, up gpu.Buffer) {
+	d.launch("swiglu_backward_f32", elements(dh.Len), block(threads), 0,
+		ptr(dgate), ptr(dup), ptr(dh), ptr(gate), ptr(up), i64(dh.Len))
+}
+
+// LogProbsBackward turns logits into their gradient, a block a row:
+// log_probs_backward_f32(logits, scale, lse, targets, entropy, dlogprob, dentropy or 0, r, v).
+func (d *Device) LogProbsBackward(t gpu.TokenLoss, dlogprob, dentropy gpu.Buffer) {
+	if r := t.LSE.Len; r > 0 {
+		d.launch("log_probs_backward_f32", line(r), block(threads), 0, ptr(t.Logits), ptr(t.Scale), ptr(t.LSE), ptr(t.Targets),
+			ptr(t.Entropy), ptr(dlogprob), ptr(dentropy), i32(r), i32(t.Logits.Len/r))
+	}
+}
+
+// squarePiece is the elements that a block of square_sum adds.
+const squarePiece = 1 << 14
+
+// SquareSum is Σ x² in float64: square_sum_f32, _bf16, _f16 (sums f64, x, n i64), a block a piece
+// of 16384; sum_f64(sums, n i32) adds the pieces in order, into the first.
+func (d *Device) SquareSum(x gpu.Buffer) (float64, error) {
+	if x.Len == 0 {
+		return 0, nil
+	}
+	pieces := ceil(x.Len, squarePiece)
+	sums, err := d.scratchOf(scratchSums, 2*pieces)
+	if err != nil {
+		return 0, err
+	}
+	d.launch("square_sum"+suffix(x.Type), line(pieces), block(threads), 0, ptr(sums), ptr(x), i64(x.Len))
+	d.launch("sum_f64", line(1), block(threads), 0, ptr(sums), i32(pieces))
+	var total float64
+	err = d.download(unsafe.Slice((*byte)(unsafe.Pointer(&total)), 8), address(sums))
+	return total, err
+}
+
+// AdamW is one step of the optimiser:
+// adamw_f32(p, g, m, v, n i64, gradscale, beta1, 1−beta1, beta2, 1−beta2, keep, rate, 1/bias2, eps)
+// with keep = 1−lr·decay and rate = lr/bias1.
+func (d *Device) AdamW(u gpu.AdamWUpdate) {
+	d.launch("adamw_f32", elements(u.P.Len), block(threads), 0, ptr(u.P), ptr(u.G), ptr(u.M), ptr(u.V), i64(u.P.Len),
+		f32(u.GradScale), f32(u.Beta1), f32(1-u.Beta1), f32(u.Beta2), f32(1-u.Beta2),
+		f32(1-float32(u.LR*u.Decay)), f32(u.LR/u.Bias1), f32(1/u.Bias2), f32(u.Eps))
+}

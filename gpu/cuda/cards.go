@@ -1,0 +1,94 @@
+package cuda
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// Card is one GPU as the driver describes it.
+type Card struct {
+	Name          string
+	Memory        int64
+	Major, Minor  int // compute capability
+	DriverVersion int // 12040 is CUDA 12.4
+	handle        int32
+}
+
+// Oldest that the kernels are for.
+const (
+	oldestDriver  = 12000 // PTX 8.0
+	oldestCompute = 80    // mma.sync on bf16
+)
+
+// Cards lists the GPUs of this machine. It gives ErrNoDevice, wrapped, where there is no
+// driver or no card.
+func Cards(libraries ...string) ([]Card, error) {
+	d, err := openDriver(libraries)
+	if err != nil {
+		return nil, err
+	}
+	return d.cards()
+}
+
+// cards may be called on any thread.
+func (d *driver) cards() ([]Card, error) {
+	if err := d.call("initialise the driver", d.init, 0); err != nil {
+		if e, ok := err.(*Error); ok && e.Code == noDevice { //nolint:errorlint // call wraps nothing
+			return nil, fmt.Errorf("%w: %w", ErrNoDevice, err)
+		}
+		return nil, err
+	}
+	var version, count int32
+	if err := d.call("ask for the driver's version", d.driverVersion, uintptr(unsafe.Pointer(&version))); err != nil {
+		return nil, err
+	}
+	if err := d.call("count the cards", d.deviceCount, uintptr(unsafe.Pointer(&count))); err != nil {
+		return nil, err
+	}
+	cards := make([]Card, count)
+	for i := range cards {
+		if err := d.describe(&cards[i], i); err != nil {
+			return nil, err
+		}
+		cards[i].DriverVersion = int(version)
+	}
+	return cards, nil
+}
+
+func (d *driver) describe(c *Card, i int) error {
+	doing := fmt.Sprintf("ask for card %d", i)
+	if err := d.call(doing, d.deviceGet, uintptr(unsafe.Pointer(&c.handle)), uintptr(i)); err != nil {
+		return err
+	}
+	var name [128]byte
+	if err := d.call(doing, d.deviceName, uintptr(unsafe.Pointer(&name[0])), uintptr(len(name)-1), uintptr(c.handle)); err != nil {
+		return err
+	}
+	c.Name = text(&name[0])
+	var bytes uintptr
+	if err := d.call(doing, d.deviceMemory, uintptr(unsafe.Pointer(&bytes)), uintptr(c.handle)); err != nil {
+		return err
+	}
+	c.Memory = int64(bytes)
+	for attribute, to := range map[uintptr]*int{75: &c.Major, 76: &c.Minor} { // COMPUTE_CAPABILITY_MAJOR, _MINOR
+		var value int32
+		if err := d.call(doing, d.attr, uintptr(unsafe.Pointer(&value)), attribute, uintptr(c.handle)); err != nil {
+			return err
+		}
+		*to = int(value)
+	}
+	return nil
+}
+
+// usable says why a card cannot be used.
+func (c Card) usable() error {
+	if c.DriverVersion < oldestDriver {
+		return fmt.Errorf("the driver is for CUDA %d.%d: the kernels need 12.0 or later, update the driver",
+			c.DriverVersion/1000, c.DriverVersion%1000/10)
+	}
+	if 10*c.Major+c.Minor < oldestCompute {
+		return fmt.Errorf("%s has compute capability %d.%d: the kernels need 8.0 or later (A100, H100, H200, RTX 30 and newer); use the host device",
+			c.Name, c.Major, c.Minor)
+	}
+	return nil
+}

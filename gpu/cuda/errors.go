@@ -1,0 +1,66 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrNoDevice is returned, wrapped, where no GPU can be used: no driver, or a driver that
+// finds no card. It is an ordinary answer.
+var ErrNoDevice = errors.New("no CUDA device")
+
+// Error is a failure that the driver or cuBLASLt reported.
+type Error struct {
+	Code   int    // CUresult or cublasStatus_t
+	Name   string // "CUDA_ERROR_OUT_OF_MEMORY"
+	Doing  string // "launch matmul_f32"
+	Remedy string // what to do about it, when that is known
+}
+
+func (e *Error) Error() string {
+	text := fmt.Sprintf("%s: %s", e.Name, e.Doing)
+	if e.Remedy != "" {
+		text += "; " + e.Remedy
+	}
+	return text
+}
+
+// Results of the driver that callers act on (CUresult of cuda.h).
+const (
+	outOfMemory     = 2
+	noDevice        = 100
+	invalidImage    = 200
+	noBinaryForGPU  = 209
+	invalidPTX      = 218
+	unsupportedPTX  = 222
+	illegalAddress  = 700
+	launchFailed    = 719
+	systemNotReady  = 802
+	driverMismatch  = 803
+	deviceWasLost   = 999 // CUDA_ERROR_UNKNOWN: what a card that fell off its bus gives
+	eccUncorrectble = 214
+)
+
+// remedy is what a user can do about a result.
+func remedy(code int) string {
+	switch code {
+	case noBinaryForGPU, invalidPTX, unsupportedPTX, invalidImage:
+		return "the kernels need a card of compute capability 8.0 or later and a driver for CUDA 12.0 or later: update the driver, or use the host device"
+	case systemNotReady:
+		return "the driver is starting, or the fabric manager of this machine is not running"
+	case driverMismatch:
+		return "the kernel module and libcuda.so.1 are of different versions: reboot, or install matching ones"
+	case illegalAddress, launchFailed, deviceWasLost, eccUncorrectble:
+		return "the device is lost to this process: start again from the last checkpoint"
+	}
+	return ""
+}
+
+// lost reports whether nothing works any more after this result.
+func lost(code int) bool {
+	switch code {
+	case illegalAddress, launchFailed, deviceWasLost, eccUncorrectble:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,160 @@
+package cuda
+
+import (
+	"understudy/gpu"
+)
+
+// Sizes of blocks and grids that kernels and launches agree on.
+const (
+	threads  = 256  // a block of elementwise kernels, and of those with a row a block
+	maxGrid  = 4096 // blocks of elementwise kernels, which stride over the rest
+	gemmTile = 64   // rows and columns of y that a block of a product computes
+)
+
+// elements is the grid of an elementwise kernel over n elements.
+func elements(n int) dim { return line(min(ceil(n, threads), maxGrid)) }
+
+func block(n int) dim { return dim{uint32(n), 1, 1} }
+
+// suffix of a kernel by the type that it reads.
+func suffix(t gpu.DType) string {
+	switch t {
+	case gpu.BF16:
+		return "_bf16"
+	case gpu.F16:
+		return "_f16"
+	case gpu.F32:
+		return "_f32"
+	case gpu.I32:
+	}
+	panic("cuda: floats wanted of a buffer of indices")
+}
+
+// Zero clears y.
+func (d *Device) Zero(y gpu.Buffer) {
+	if y.Len > 0 {
+		d.push(command{kind: filling, n: 3, args: [maxArgs]uint64{address(y), 0, bytesIn(y)}})
+	}
+}
+
+// Copy does y = x, widening.
+func (d *Device) Copy(y, x gpu.Buffer) {
+	switch {
+	case y.Len == 0:
+	case x.Type == y.Type:
+		d.push(command{kind: copying, n: 3, args: [maxArgs]uint64{address(y), address(x), bytesIn(y)}})
+	default: // widen_bf16(y f32, x bf16, n i64), widen_f16
+		d.launch("widen"+suffix(x.Type), elements(y.Len), block(threads), 0, ptr(y), ptr(x), i64(y.Len))
+	}
+}
+
+// Add does y = a + b.
+func (d *Device) Add(y, a, b gpu.Buffer) {
+	d.launch("add_f32", elements(y.Len), block(threads), 0, ptr(y), ptr(a), ptr(b), i64(y.Len))
+}
+
+// AddScaled does y += s·x.
+func (d *Device) AddScaled(y gpu.Buffer, s float32, x gpu.Buffer) {
+	d.launch("add_scaled_f32", elements(y.Len), block(threads), 0, ptr(y), ptr(x), i64(y.Len), f32(s))
+}
+
+// Gather does y (M,C)[i] = x (R,C)[rows[i]], a block a row.
+func (d *Device) Gather(y, x, rows gpu.Buffer) { d.gather("gather", y, x, rows) }
+
+// Embed does y (R,C)[i] = table (V,C)[tokens[i]].
+func (d *Device) Embed(y, table, tokens gpu.Buffer) { d.gather("gather", y, table, tokens) }
+
+// gather_f32, _bf16, _f16 (y f32, x, rows, m i32, c i32): a block a row.
+func (d *Device) gather(name string, y, x, rows gpu.Buffer) {
+	if rows.Len > 0 {
+		d.launch(name+suffix(x.Type), line(rows.Len), block(threads), 0, ptr(y), ptr(x), ptr(rows), i32(rows.Len), i32(y.Len/rows.Len))
+	}
+}
+
+// Scatter does y (S,C)[rows[i]] = x (R,C)[i], a block a row.
+func (d *Device) Scatter(y, x, rows gpu.Buffer) {
+	if rows.Len > 0 {
+		d.launch("scatter_f32", line(rows.Len), block(threads), 0, ptr(y), ptr(x), ptr(rows), i32(rows.Len), i32(x.Len/rows.Len))
+	}
+}
+
+// RMSNorm does y (R,C) = x·rstd·w, a block a row: rms_norm_f32(y, rstd, x, w, r, c, eps).
+func (d *Device) RMSNorm(y, rstd, x, w gpu.Buffer, eps float32) {
+	if rstd.Len > 0 {
+		d.launch("rms_norm_f32", line(rstd.Len), rowBlock(w.Len), 0, ptr(y), ptr(rstd), ptr(x), ptr(w), i32(rstd.Len), i32(w.Len), f32(eps))
+	}
+}
+
+// rowBlock is the threads for a row of c elements: whole warps, by c alone.
+func rowBlock(c int) dim { return block(min(threads, ceil(c, 32)*32)) }
+
+// MatMul does y (R,N) = x (R,K)·wᵀ.
+func (d *Device) MatMul(y, x gpu.Buffer, w gpu.Weight) {
+	if x.Len > 0 {
+		d.launch("matmul"+suffix(w.Type), plane(ceil(w.N, gemmTile), ceil(x.Len/w.K, gemmTile)), block(threads), 0,
+			ptr(y), ptr(x), ptr(w.Buffer), i32(x.Len/w.K), i32(w.N), i32(w.K))
+	}
+}
+
+// RoPE turns x (R,heads,D) in place, a block a row: rope_f32(x, table, positions, r, heads, d, inverse).
+func (d *Device) RoPE(x, table, positions gpu.Buffer, width int, inverse bool) {
+	if r := positions.Len; r > 0 {
+		d.launch("rope_f32", line(r), block(threads), 0,
+			ptr(x), ptr(table), ptr(positions), i32(r), i32(x.Len/r/width), i32(width), flag(inverse))
+	}
+}
+
+// SwiGLU does h = gate·sigmoid(gate)·up.
+func (d *Device) SwiGLU(h, gate, up gpu.Buffer) {
+	d.launch("swiglu_f32", elements(h.Len), block(threads), 0, ptr(h), ptr(gate), ptr(up), i64(h.Len))
+}
+
+// LogProbs writes LSE and, when there are targets, LogProb and Entropy, a block a row:
+// log_probs_f32(lse, logprob, entropy, logits, scale, targets or 0, r, v).
+func (d *Device) LogProbs(t gpu.TokenLoss) {
+	if r := t.LSE.Len; r > 0 {
+		d.launch("log_probs_f32", line(r), block(threads), 0,
+			ptr(t.LSE), ptr(t.LogProb), ptr(t.Entropy), ptr(t.Logits), ptr(t.Scale), ptr(t.Targets), i32(r), i32(t.Logits.Len/r))
+	}
+}
+
+// Attend is causal attention within packed sequences, a block a row and query head:
+// attend_f32(out, lse, q, k, v, starts, asked or 0, t, h, g, d, scale).
+func (d *Device) Attend(a gpu.Attention) {
+	if t := a.Starts.Len; t > 0 {
+		d.launch("attend_f32", plane(t, a.H), block(attendThreads), 0, ptr(a.Out), ptr(a.LSE), ptr(a.Q), ptr(a.K), ptr(a.V),
+			ptr(a.Starts), ptr(a.Asked), i32(t), i32(a.H), i32(a.G), i32(a.D), f32(a.Scale))
+	}
+}
+
+// attendThreads is a block of attention: four warps.
+const attendThreads = 128
+
+// StoreKV writes keys and values of rows into their slots, a block a row:
+// store_kv_f32(k, v, newk, newv, slots, r, g, d).
+func (d *Device) StoreKV(s gpu.KVRows) {
+	if r := s.Slots.Len; r > 0 {
+		d.launch("store_kv_f32", line(r), block(threads), 0,
+			ptr(s.K), ptr(s.V), ptr(s.NewK), ptr(s.NewV), ptr(s.Slots), i32(r), i32(s.G), i32(s.D))
+	}
+}
+
+// AttendPaged is causal attention over the arena, a block a row and query head:
+// attend_paged_f32(out, q, k, v, tables, sequences, positions, r, h, g, d, p, scale).
+func (d *Device) AttendPaged(a gpu.PagedAttention) {
+	if r := a.Positions.Len; r > 0 {
+		d.launch("attend_paged_f32", plane(r, a.H), block(attendThreads), 0, ptr(a.Out), ptr(a.Q), ptr(a.K), ptr(a.V),
+			ptr(a.Tables), ptr(a.Sequences), ptr(a.Positions), i32(r), i32(a.H), i32(a.G), i32(a.D), i32(a.P), f32(a.Scale))
+	}
+}
+
+// NewWeight makes b (n,k) multipliable.
+func (d *Device) NewWeight(b gpu.Buffer, n, k int) gpu.Weight {
+	if b.Len != n*k {
+		panic("cuda: a weight's buffer has another size than its shape")
+	}
+	return gpu.Weight{Buffer: b, N: n, K: k}
+}
+
+// Changed says that w's buffer was written.
+func (d *Device) Changed(gpu.Weight) {}

@@ -1,0 +1,116 @@
+package cuda
+
+import (
+	"bytes"
+	"hash/maphash"
+	"slices"
+	"unsafe"
+)
+
+// Bounds of graphs.
+const (
+	shortList = 16   // commands that are not worth a graph
+	longList  = 4096 // commands of a list at most
+	mostKept  = 64   // graphs that are kept: the padded batch sizes of a generator and a trainer's shapes
+)
+
+// graphs replays lists of commands that come again, as CUDA graphs: a decode step of the
+// same number of rows is the same commands on the same addresses, from the copy of its
+// indices to the copy of its logits. A list is launched plainly the first time, captured
+// the second, and one launch from then on.
+type graphs struct {
+	seed    maphash.Seed
+	seen    map[uint64]bool
+	kept    map[uint64]*graph
+	clock   uint64
+	names   map[uint64]string // of kernels, for errors
+	replays int
+	off     bool
+}
+
+// graph is a captured list.
+type graph struct {
+	list []command
+	exec uintptr
+	used uint64
+}
+
+func (g *graphs) nameOf(fn uint64) string { return g.names[fn] }
+
+// run gives a list to the stream, as a graph when it was seen before.
+func (g *graphs) run(t *thread, list []command) error {
+	if g.off || len(list) < shortList {
+		return t.enqueue(list)
+	}
+	key := maphash.Bytes(g.seed, bytesOf(list))
+	g.clock++
+	if known := g.kept[key]; known != nil && bytes.Equal(bytesOf(known.list), bytesOf(list)) {
+		known.used = g.clock
+		g.replays++
+		return t.driver.call("launch a graph", t.driver.graphLaunch, known.exec, t.stream)
+	}
+	if !g.seen[key] {
+		if len(g.seen) >= 16*mostKept {
+			clear(g.seen)
+		}
+		g.seen[key] = true
+		return t.enqueue(list)
+	}
+	captured, err := g.capture(t, list)
+	if err != nil {
+		return err
+	}
+	captured.used = g.clock
+	if err := g.keep(t, key, captured); err != nil {
+		return err
+	}
+	return t.driver.call("launch a graph", t.driver.graphLaunch, captured.exec, t.stream)
+}
+
+// capture records a list. The mode is THREAD_LOCAL (1): other threads' calls are theirs.
+func (g *graphs) capture(t *thread, list []command) (*graph, error) {
+	d := t.driver
+	if err := d.call("begin a capture", d.captureBegin, t.stream, 1); err != nil {
+		return nil, err
+	}
+	failed := t.enqueue(list)
+	var recorded uintptr
+	if err := d.call("end a capture", d.captureEnd, t.stream, uintptr(unsafe.Pointer(&recorded))); failed != nil || err != nil {
+		if failed != nil {
+			err = failed
+		}
+		return nil, err
+	}
+	kept := &graph{list: slices.Clone(list)}
+	err := d.call("make a graph", d.graphInstantiate, uintptr(unsafe.Pointer(&kept.exec)), recorded, 0)
+	if freed := d.call("free a graph", d.graphDestroy, recorded); err == nil {
+		err = freed
+	}
+	return kept, err
+}
+
+// keep remembers a graph, in place of the one that was not used for longest.
+func (g *graphs) keep(t *thread, key uint64, captured *graph) error {
+	if old := g.kept[key]; old != nil || len(g.kept) >= mostKept {
+		oldest := key
+		if old == nil {
+			for k, x := range g.kept {
+				if oldest == key || x.used < g.kept[oldest].used {
+					oldest = k
+				}
+			}
+		}
+		if err := g.forget(t, oldest); err != nil {
+			return err
+		}
+	}
+	g.kept[key] = captured
+	return nil
+}
+
+// forget frees a graph; the driver keeps what is still running.
+func (g *graphs) forget(t *thread, key uint64) error {
+	exec := g.kept[key].exec
+	delete(g.kept, key)
+	return t.driver.call("free a graph", t.driver.execDestroy, exec)
+}
