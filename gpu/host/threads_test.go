@@ -8,6 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"understudy/gpu"
+	"understudy/gpu/devicetest"
 	"understudy/gpu/host"
 )
 
@@ -18,7 +19,7 @@ func TestThreadsChangeNothing(t *testing.T) {
 		var want []float32
 		for _, threads := range []int{1, 2, 5} {
 			p := newPair(t, kernels, threads)
-			got := everyOperation(p)
+			got := devicetest.EveryOperation(p)
 			if want == nil {
 				want = got
 			}
@@ -27,39 +28,6 @@ func TestThreadsChangeNothing(t *testing.T) {
 			}
 		}
 	}
-}
-
-// everyOperation gives the results of those operations that more than one thread shares.
-func everyOperation(p *pair) []float32 {
-	const rows, width, wide = 300, 96, 200
-	d := p.host
-	c := attentionCase{heads: gpu.Heads{H: 4, G: 2, D: 24}, lengths: []int{170, 100, 30}}
-	b := newAttentionBuffers(p, c)
-	host := func(b buffers) gpu.Buffer { return b.host }
-	d.Attend(b.call(c.heads, host))
-	dq, dk, dv := p.random(b.q.ref.Len, 1), p.random(b.k.ref.Len, 1), p.random(b.v.ref.Len, 1)
-	d.AttendBackward(gpu.AttentionGrad{Attention: b.call(c.heads, host), DOut: b.q.host, DQ: dq.host, DK: dk.host, DV: dv.host})
-
-	x, gain, rstd, normed := p.random(rows*width, 1), p.random(width, 1), p.random(rows, 1), p.random(rows*width, 1)
-	d.RMSNorm(normed.host, rstd.host, x.host, gain.host, 1e-5)
-	y, dx, dw, dgain := p.random(rows*wide, 1), p.random(rows*width, 1), p.random(wide*width, 1), p.random(width, 1)
-	w := d.NewWeight(p.random(wide*width, 1).host, wide, width)
-	d.MatMul(y.host, normed.host, w)
-	d.MatMulBackX(dx.host, y.host, w, true)
-	d.MatMulBackW(dw.host, y.host, x.host, rows)
-	d.RMSNormBackward(dx.host, dgain.host, normed.host, x.host, gain.host, rstd.host)
-	h := p.random(rows*wide, 1)
-	d.SwiGLU(h.host, y.host, y.host)
-
-	var all []float32
-	for _, r := range []buffers{b.out, b.lse, dq, dk, dv, normed, y, dx, dw, dgain, h} {
-		all = append(all, download(p.t, d, r.host)...)
-	}
-	sum, err := d.SquareSum(y.host)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return append(all, float32(sum))
 }
 
 // Every closed device has ended its threads.
@@ -143,13 +111,13 @@ func TestMapUnaligned(t *testing.T) {
 	}
 	defer d.Close()
 	data := make([]byte, 4*3+1)
-	put(data[1:], 0x3f800000, 4) // 1
-	put(data[9:], 0xc0000000, 4) // -2
+	copy(data[1:], "\x00\x00\x80\x3f") // 1
+	copy(data[9:], "\x00\x00\x00\xc0") // -2
 	b, err := d.Map(gpu.F32, data[1:])
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := download(t, d, b), []float32{1, 0, -2}; !slices.Equal(got, want) {
+	if got, want := make([]float32, 3), []float32{1, 0, -2}; d.Download(got, b) != nil || !slices.Equal(got, want) {
 		t.Errorf("mapped %v, want %v", got, want)
 	}
 	if _, err := d.Map(gpu.F32, data[:6]); err == nil {

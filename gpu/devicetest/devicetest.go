@@ -1,0 +1,169 @@
+// Package devicetest is the tests that every device must pass: each operation of
+// [gpu.Device] against gpu/reference, at the shapes where devices go wrong, and the promises
+// of Exact mode. Only tests import it.
+package devicetest
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"understudy/gpu"
+	"understudy/gpu/reference"
+)
+
+// Run runs all tests, each with a pair of its own.
+func Run(t *testing.T, pair func(t *testing.T) *Pair) {
+	t.Helper()
+	for _, test := range []struct {
+		name string
+		run  func(p *Pair)
+	}{
+		{"elementwise", elementwise},
+		{"SwiGLU extremes", swiGLUExtremes},
+		{"gather, scatter, embed", gatherScatterEmbed},
+		{"RMSNorm", rmsNorm},
+		{"MatMul", matMul},
+		{"MatMul after Changed", matMulAfterChanged},
+		{"RoPE", roPE},
+		{"log-probabilities", logProbs},
+		{"AdamW", adamW},
+		{"NaN is not hidden", naNIsNotHidden},
+		{"Attend", attend},
+		{"AttendPaged equals Attend", attendPagedEqualsAttend},
+		{"AttendPaged with shared prefixes", attendPagedSharedPrefix},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.run(pair(t))
+		})
+	}
+}
+
+// Pair is the same buffers on two devices: the reference, and the one under test.
+type Pair struct {
+	T         *testing.T
+	Reference gpu.Device
+	Device    gpu.Device
+	// Bytes is memory that the device may keep pointing at, where it shares memory with the
+	// program.
+	Bytes func(n int) []byte
+	rand  *rand.Rand
+}
+
+// NewPair makes a pair of the reference and a device.
+func NewPair(t *testing.T, d gpu.Device) *Pair {
+	t.Helper()
+	return &Pair{
+		T: t, Reference: reference.New(reference.Single), Device: d,
+		Bytes: func(n int) []byte { return make([]byte, n) }, rand: rand.New(rand.NewPCG(1, 2)),
+	}
+}
+
+// Buffers is a buffer of each.
+type Buffers struct{ Ref, Dev gpu.Buffer }
+
+// Alloc gives n zeros.
+func (p *Pair) Alloc(kind gpu.DType, n int) Buffers {
+	p.T.Helper()
+	return p.mapped(kind, p.Bytes(n*kind.Size()))
+}
+
+func (p *Pair) mapped(kind gpu.DType, data []byte) Buffers {
+	p.T.Helper()
+	r, err := p.Reference.Map(kind, data)
+	if err != nil {
+		p.T.Fatal(err)
+	}
+	d, err := p.Device.Map(kind, data)
+	if err != nil {
+		p.T.Fatal(err)
+	}
+	return Buffers{r, d}
+}
+
+// Random is n floats around 0.
+func (p *Pair) Random(n int, size float64) Buffers {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(p.rand.NormFloat64() * size)
+	}
+	return p.Floats(x)
+}
+
+// Floats is these, as F32.
+func (p *Pair) Floats(x []float32) Buffers {
+	b := p.Alloc(gpu.F32, len(x))
+	p.Reference.Upload(b.Ref, x)
+	p.Device.Upload(b.Dev, x)
+	return b
+}
+
+// Ints is these, as I32.
+func (p *Pair) Ints(x ...int32) Buffers {
+	b := p.Alloc(gpu.I32, len(x))
+	p.Reference.UploadInts(b.Ref, x)
+	p.Device.UploadInts(b.Dev, x)
+	return b
+}
+
+// Stored is random weights of a type that is read only from a file's bytes.
+func (p *Pair) Stored(kind gpu.DType, n int) Buffers {
+	p.T.Helper()
+	data := p.Bytes(n * kind.Size())
+	for i := range n {
+		at := data[i*kind.Size():]
+		x := float32(p.rand.NormFloat64())
+		switch kind {
+		case gpu.F32:
+			put(at, uint64(math.Float32bits(x)), 4)
+		case gpu.BF16:
+			put(at, uint64(math.Float32bits(x)>>16), 2)
+		case gpu.F16: // 2⁻⁵..2⁻² with a random fraction and sign
+			put(at, uint64(p.rand.IntN(2)<<15|(10+p.rand.IntN(4))<<10|p.rand.IntN(1024)), 2)
+		case gpu.I32:
+			p.T.Fatal("indices are no weights")
+		}
+	}
+	return p.mapped(kind, data)
+}
+
+func put(at []byte, bits uint64, n int) {
+	for i := range n {
+		at[i] = byte(bits >> (8 * i))
+	}
+}
+
+// Download gives the elements of a buffer of the device.
+func (p *Pair) Download(b gpu.Buffer) []float32 {
+	p.T.Helper()
+	return download(p.T, p.Device, b)
+}
+
+func download(t *testing.T, d gpu.Device, b gpu.Buffer) []float32 {
+	t.Helper()
+	x := make([]float32, b.Len)
+	if err := d.Download(x, b); err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// Both does the same on both devices.
+func (p *Pair) Both(f func(d gpu.Device, of func(b Buffers) gpu.Buffer)) {
+	f(p.Reference, func(b Buffers) gpu.Buffer { return b.Ref })
+	f(p.Device, func(b Buffers) gpu.Buffer { return b.Dev })
+}
+
+// Equal fails unless the device's elements are within tolerance of the reference's, relative
+// to 1 or to the element, whichever is more.
+func (p *Pair) Equal(what string, b Buffers, tolerance float64) {
+	p.T.Helper()
+	want, got := download(p.T, p.Reference, b.Ref), p.Download(b.Dev)
+	for i := range want {
+		w, g := float64(want[i]), float64(got[i])
+		if diff := math.Abs(w - g); !(diff <= tolerance*max(1, math.Abs(w))) {
+			p.T.Fatalf("%s[%d] = %g, want %g (difference %.2g, tolerance %.2g)", what, i, g, w, diff, tolerance)
+		}
+	}
+}
