@@ -29,23 +29,6 @@ func (d *Device) RMSNormBackward(dx, dw, dy, x, w, rstd gpu.Buffer) {
 	}
 }
 
-// MatMulBackX does dx (R,K) = dy (R,N)·w, or +=.
-func (d *Device) MatMulBackX(dx, dy gpu.Buffer, w gpu.Weight, add bool) {
-	if r := dy.Len / w.N; r > 0 {
-		d.launch("matmul_back_x"+suffix(w.Type), plane(ceil(w.K, gemmTile), ceil(r, gemmTile)), block(threads), 0,
-			ptr(dx), ptr(dy), ptr(w.Buffer), i32(r), i32(w.N), i32(w.K), flag(add))
-	}
-}
-
-// MatMulBackW does dw (N,K) += dyᵀ·x.
-func (d *Device) MatMulBackW(dw, dy, x gpu.Buffer, rows int) {
-	if rows > 0 {
-		n, k := dy.Len/rows, x.Len/rows
-		d.launch("matmul_back_w_f32", plane(ceil(k, gemmTile), ceil(n, gemmTile)), block(threads), 0,
-			ptr(dw), ptr(dy), ptr(x), i32(rows), i32(n), i32(k))
-	}
-}
-
 // AttendBackward is the gradient of Attend in three kernels: delta (T,H) = Σ_d out·dout; dq, a
 // block a row and query head; dk and dv, a block a key and key head.
 func (d *Device) AttendBackward(a gpu.AttentionGrad) {

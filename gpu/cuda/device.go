@@ -38,6 +38,8 @@ type Device struct {
 	spare   chan []command // lists to be used again
 	host    staging
 	scratch [scratches]gpu.Buffer
+	plans   map[shape]int // of products, see blas.plan
+	weights map[*memory][]*weight
 	refused error // the first failure that no driver has reported
 	closed  bool
 }
@@ -50,7 +52,9 @@ func New(o Options) (_ *Device, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("cuda device: %w", err)
 	}
-	d := &Device{Options: o, thread: startThread(lib), kernels: map[string]uint64{}, spare: make(chan []command, 4)}
+	d := &Device{Options: o, thread: startThread(lib),
+		kernels: map[string]uint64{}, plans: map[shape]int{}, weights: map[*memory][]*weight{}, spare: make(chan []command, 4),
+	}
 	if err := d.thread.do(d.setUp); err != nil {
 		d.Close()
 		return nil, fmt.Errorf("cuda device: %w", err)
@@ -86,7 +90,7 @@ func (d *Device) setUp() error {
 		return err
 	}
 	if d.Mode() == gpu.Fast {
-		t.blas, err = openBLAS(t, d.Libraries, d.arena)
+		t.blas, err = openBLAS(d.Libraries, d.arena)
 	}
 	return err
 }

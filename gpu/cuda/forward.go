@@ -9,6 +9,8 @@ const (
 	threads  = 256  // a block of elementwise kernels, and of those with a row a block
 	maxGrid  = 4096 // blocks of elementwise kernels, which stride over the rest
 	gemmTile = 64   // rows and columns of y that a block of a product computes
+	// mmaThreads is a block of the products on tensor cores: four warps.
+	mmaThreads = 128
 )
 
 // elements is the grid of an elementwise kernel over n elements.
@@ -88,14 +90,6 @@ func (d *Device) RMSNorm(y, rstd, x, w gpu.Buffer, eps float32) {
 // rowBlock is the threads for a row of c elements: whole warps, by c alone.
 func rowBlock(c int) dim { return block(min(threads, ceil(c, 32)*32)) }
 
-// MatMul does y (R,N) = x (R,K)·wᵀ.
-func (d *Device) MatMul(y, x gpu.Buffer, w gpu.Weight) {
-	if x.Len > 0 {
-		d.launch("matmul"+suffix(w.Type), plane(ceil(w.N, gemmTile), ceil(x.Len/w.K, gemmTile)), block(threads), 0,
-			ptr(y), ptr(x), ptr(w.Buffer), i32(x.Len/w.K), i32(w.N), i32(w.K))
-	}
-}
-
 // RoPE turns x (R,heads,D) in place, a block a row: rope_f32(x, table, positions, r, heads, d, inverse).
 func (d *Device) RoPE(x, table, positions gpu.Buffer, width int, inverse bool) {
 	if r := positions.Len; r > 0 {
@@ -147,14 +141,3 @@ func (d *Device) AttendPaged(a gpu.PagedAttention) {
 			ptr(a.Tables), ptr(a.Sequences), ptr(a.Positions), i32(r), i32(a.H), i32(a.G), i32(a.D), i32(a.P), f32(a.Scale))
 	}
 }
-
-// NewWeight makes b (n,k) multipliable.
-func (d *Device) NewWeight(b gpu.Buffer, n, k int) gpu.Weight {
-	if b.Len != n*k {
-		panic("cuda: a weight's buffer has another size than its shape")
-	}
-	return gpu.Weight{Buffer: b, N: n, K: k}
-}
-
-// Changed says that w's buffer was written.
-func (d *Device) Changed(gpu.Weight) {}

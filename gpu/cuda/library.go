@@ -66,9 +66,14 @@ func folders() []string {
 	return slices.DeleteFunc(list, func(s string) bool { return s == "" })
 }
 
+// openLibrary looks in these folders before all others.
+func openLibrary(names, first []string) (library uintptr, path string, err error) {
+	return open(names, append(slices.Clone(first), folders()...))
+}
+
 // openDriver opens libcuda.so.1, looking in these folders first.
 func openDriver(first []string) (*driver, error) {
-	library, path, err := open(driverNames(), append(slices.Clone(first), folders()...))
+	library, path, err := openLibrary(driverNames(), first)
 	if err != nil {
 		return nil, fmt.Errorf("%w: the driver's library is not on this machine: %w", ErrNoDevice, err)
 	}

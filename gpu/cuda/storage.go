@@ -106,7 +106,12 @@ func (d *Device) Free(b gpu.Buffer) {
 	if b.None() {
 		return
 	}
-	d.arena.release(b.Memory.(*memory).at)
+	m := b.Memory.(*memory)
+	for _, w := range d.weights[m] {
+		d.arena.release(address(w.rounded))
+	}
+	delete(d.weights, m)
+	d.arena.release(m.at)
 }
 
 // Upload copies src into dst, which is F32.
@@ -222,10 +227,11 @@ func (d *Device) wait(doing string) error {
 
 // Scratch buffers, each for one purpose, which grow as they are needed.
 const (
-	scratchWide  = iota // what Download widens
-	scratchSums         // partial sums
-	scratchInput        // inputs of products, rounded
-	scratchDelta        // attention's backward: Σ out·dout of each row and head
+	scratchWide = iota // what Download widens
+	scratchSums        // partial sums
+	scratchA           // the factors of a product, rounded
+	scratchB
+	scratchDelta // attention's backward: Σ out·dout of each row and head
 	scratches
 )
 

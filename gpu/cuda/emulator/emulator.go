@@ -1,6 +1,6 @@
 // Package emulator makes a stand-in for the CUDA driver and cuBLASLt out of the kernels
-// themselves: g++ compiles each .cu over shim.h, whose fibers are the threads of a block, and
-// driver.cpp and blas.cpp give them the entry points that package cuda calls. It is for tests;
+// themselves: g++ compiles each .cu over standin/shim.h, whose fibers are the threads of a block,
+// and standin/driver.cpp and standin/blas.cpp give them the entry points that package cuda calls. It is for tests;
 // no program that is shipped imports it.
 //
 // What it can and cannot show: indices, layouts, fragments, barriers, memory that was not
@@ -42,7 +42,7 @@ func build(here string) (string, error) {
 	}
 	own := []string{"shim.h", "driver.cpp", "blas.cpp"}
 	for i := range own {
-		own[i] = filepath.Join(here, own[i])
+		own[i] = filepath.Join(here, "standin", own[i])
 	}
 	key, source := sha256.New(), bytes.Buffer{}
 	fmt.Fprintf(&source, "#include %q\n", own[0])

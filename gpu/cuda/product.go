@@ -1,0 +1,145 @@
+package cuda
+
+import (
+	"understudy/gpu"
+)
+
+// weight is what a device keeps beside a weight's buffer: the elements rounded to BF16, when
+// products want them so and the buffer holds F32, as the master weights of training do.
+type weight struct {
+	rounded gpu.Buffer
+	stale   bool
+}
+
+// NewWeight makes b (n,k) multipliable. Memory for a rounded copy is taken here, before any
+// step.
+func (d *Device) NewWeight(b gpu.Buffer, n, k int) gpu.Weight {
+	if b.Len != n*k {
+		panic("cuda: a weight's buffer has another size than its shape")
+	}
+	w := gpu.Weight{Buffer: b, N: n, K: k}
+	if d.Products != gpu.BF16 || b.Type != gpu.F32 {
+		return w
+	}
+	rounded, err := d.allocate(gpu.BF16, b.Len)
+	if err != nil {
+		d.refuse(err)
+		return w
+	}
+	form, owner := &weight{rounded: rounded, stale: true}, b.Memory.(*memory)
+	d.weights[owner] = append(d.weights[owner], form)
+	w.Form = form
+	return w
+}
+
+// Changed says that w's buffer was written: its copy is made again at the next product.
+func (d *Device) Changed(w gpu.Weight) {
+	if form, ok := w.Form.(*weight); ok {
+		form.stale = true
+	}
+}
+
+// factor is w as products read it.
+func (d *Device) factor(w gpu.Weight) gpu.Buffer {
+	form, ok := w.Form.(*weight)
+	if !ok {
+		return w.Buffer
+	}
+	if form.stale {
+		form.stale = false
+		d.narrow(form.rounded, w.Buffer)
+	}
+	return form.rounded
+}
+
+// narrow does y (BF16) = x (F32), to the nearest, ties to even.
+func (d *Device) narrow(y, x gpu.Buffer) {
+	d.launch("narrow_bf16", elements(x.Len), block(threads), 0, ptr(y), ptr(x), i64(x.Len))
+}
+
+// rounded is x in BF16, in scratch memory.
+func (d *Device) rounded(which int, x gpu.Buffer) (gpu.Buffer, bool) {
+	y, err := d.scratchOf(which, (x.Len+1)/2)
+	if err != nil {
+		d.refuse(err)
+		return y, false
+	}
+	y.Type, y.Off, y.Len = gpu.BF16, 0, x.Len
+	d.narrow(y, x)
+	return y, true
+}
+
+// operands gives both factors of a product in the one type that Products asks for; false
+// when they have two, and the kernels that widen as they read must do.
+func (d *Device) operands(a, b gpu.Buffer) (gpu.Buffer, gpu.Buffer, bool) {
+	if d.Products != gpu.BF16 {
+		return a, b, a.Type == b.Type
+	}
+	ok := true
+	if a.Type == gpu.F32 {
+		a, ok = d.rounded(scratchA, a)
+	}
+	if ok && b.Type == gpu.F32 {
+		b, ok = d.rounded(scratchB, b)
+	}
+	return a, b, ok && a.Type == b.Type
+}
+
+// MatMul does y (R,N) = x (R,K)·wᵀ.
+func (d *Device) MatMul(y, x gpu.Buffer, w gpu.Weight) {
+	r := x.Len / w.K
+	if r == 0 {
+		return
+	}
+	factor := d.factor(w)
+	left, right, same := d.operands(x, factor)
+	switch {
+	case same && d.Mode() == gpu.Fast:
+		d.multiply(shape{transA: true, m: w.N, n: r, k: w.K, kind: right.Type}, y, right, left, false)
+	case same && right.Type == gpu.BF16: // matmul_mma(y f32, x bf16, w bf16, r, n, k)
+		d.launch("matmul_mma", plane(ceil(w.N, gemmTile), ceil(r, gemmTile)), block(mmaThreads), 0,
+			ptr(y), ptr(left), ptr(right), i32(r), i32(w.N), i32(w.K))
+	default:
+		d.launch("matmul"+suffix(factor.Type), plane(ceil(w.N, gemmTile), ceil(r, gemmTile)), block(threads), 0,
+			ptr(y), ptr(x), ptr(factor), i32(r), i32(w.N), i32(w.K))
+	}
+}
+
+// MatMulBackX does dx (R,K) = dy (R,N)·w, or +=.
+func (d *Device) MatMulBackX(dx, dy gpu.Buffer, w gpu.Weight, add bool) {
+	r := dy.Len / w.N
+	if r == 0 {
+		return
+	}
+	factor := d.factor(w)
+	left, right, same := d.operands(dy, factor)
+	switch {
+	case same && d.Mode() == gpu.Fast:
+		d.multiply(shape{m: w.K, n: r, k: w.N, kind: right.Type}, dx, right, left, add)
+	case same && right.Type == gpu.BF16: // matmul_mma_back_x(dx f32, dy bf16, w bf16, r, n, k, add)
+		d.launch("matmul_mma_back_x", plane(ceil(w.K, gemmTile), ceil(r, gemmTile)), block(mmaThreads), 0,
+			ptr(dx), ptr(left), ptr(right), i32(r), i32(w.N), i32(w.K), flag(add))
+	default:
+		d.launch("matmul_back_x"+suffix(factor.Type), plane(ceil(w.K, gemmTile), ceil(r, gemmTile)), block(threads), 0,
+			ptr(dx), ptr(dy), ptr(factor), i32(r), i32(w.N), i32(w.K), flag(add))
+	}
+}
+
+// MatMulBackW does dw (N,K) += dyᵀ·x.
+func (d *Device) MatMulBackW(dw, dy, x gpu.Buffer, rows int) {
+	if rows == 0 {
+		return
+	}
+	n, k := dy.Len/rows, x.Len/rows
+	left, right, same := d.operands(dy, x)
+	switch {
+	case same && d.Mode() == gpu.Fast:
+		d.multiply(shape{transB: true, m: k, n: n, k: rows, kind: right.Type}, dw, right, left, true)
+	case same && right.Type == gpu.BF16: // matmul_mma_back_w(dw f32, dy bf16, x bf16, rows, n, k)
+		d.launch("matmul_mma_back_w", plane(ceil(k, gemmTile), ceil(n, gemmTile)), block(mmaThreads), 0,
+			ptr(dw), ptr(left), ptr(right), i32(rows), i32(n), i32(k))
+	default:
+		d.launch("matmul_back_w_f32", plane(ceil(k, gemmTile), ceil(n, gemmTile)), block(threads), 0,
+			ptr(dw), ptr(dy), ptr(x), i32(rows), i32(n), i32(k))
+	}
+}
