@@ -1,22 +1,36 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"unsafe"
+
+	"understudy/gpu"
 )
 
-// grain of the arena: what an allocation is rounded up and aligned to, enough for every load
-// of a kernel and of cuBLASLt.
-const arenaGrain = 256
+const (
+	// grain is what an allocation is rounded up and aligned to: enough for every load of a
+	// kernel and of cuBLASLt.
+	grain = 256
+	// regionBytes is what is asked of the driver at least, when that much is free.
+	regionBytes = 64 << 20
+)
 
-// arena hands out ranges of one allocation of the driver, so that nothing is allocated while
-// the stream is captured and what is left is known. Work on the stream is in order: a
-// range may be given out again while earlier work on it still runs.
+// arena hands out ranges of few, large allocations of the driver. Work on the stream is in
+// order: a range may be given out again while earlier work on it still runs. It grows
+// between operations only, never while the stream is captured.
 type arena struct {
-	base  uint64
-	size  int64
-	free  []span           // ascending, apart
-	taken map[uint64]int64 // bytes of each range
+	regions []*region
+	taken   map[uint64]taken
+	size    int64 // of all regions
+}
+
+// region is one allocation of the driver.
+type region struct {
+	base uint64
+	size int64
+	free []span // ascending, apart
 }
 
 // span is a free range.
@@ -25,63 +39,150 @@ type span struct {
 	bytes int64
 }
 
-func newArena(base uint64, size int64) *arena {
-	return &arena{base: base, size: size, free: []span{{base, size}}, taken: map[uint64]int64{}}
+// taken is a range in use.
+type taken struct {
+	in    *region
+	bytes int64
 }
 
-// alloc gives the first free range of as many bytes.
-func (a *arena) alloc(bytes int64) (uint64, error) {
-	need := (max(bytes, 1) + arenaGrain - 1) / arenaGrain * arenaGrain
-	for i, s := range a.free {
-		if s.bytes < need {
-			continue
+func (r *region) idle() bool { return len(r.free) == 1 && r.free[0].bytes == r.size }
+
+// add takes a region in.
+func (a *arena) add(base uint64, size int64) {
+	a.regions = append(a.regions, &region{base: base, size: size, free: []span{{base, size}}})
+	a.size += size
+}
+
+// rounded is what an allocation really takes.
+func rounded(bytes int64) int64 { return (max(bytes, 1) + grain - 1) / grain * grain }
+
+// alloc gives the first free range of as many bytes, if there is one.
+func (a *arena) alloc(bytes int64) (uint64, bool) {
+	need := rounded(bytes)
+	for _, r := range a.regions {
+		for i, s := range r.free {
+			if s.bytes < need {
+				continue
+			}
+			if s.bytes == need {
+				r.free = slices.Delete(r.free, i, i+1)
+			} else {
+				r.free[i] = span{s.at + uint64(need), s.bytes - need}
+			}
+			a.taken[s.at] = taken{r, need}
+			return s.at, true
 		}
-		if s.bytes == need {
-			a.free = slices.Delete(a.free, i, i+1)
-		} else {
-			a.free[i] = span{s.at + uint64(need), s.bytes - need}
-		}
-		a.taken[s.at] = need
-		return s.at, nil
 	}
-	return 0, &Error{
-		Code: outOfMemory, Name: "CUDA_ERROR_OUT_OF_MEMORY",
-		Doing:  fmt.Sprintf("allocate %s: %s of the %s that this device was given are free", size(bytes), size(a.left()), size(a.size)),
-		Remedy: "lower the batch, the tokens of a micro-batch or the KV pages, train adapters, or give the device more memory",
-	}
+	return 0, false
 }
 
 // release takes a range back and joins it with its neighbours.
 func (a *arena) release(at uint64) {
-	bytes, ok := a.taken[at]
+	t, ok := a.taken[at]
 	if !ok {
 		panic("cuda: free of memory that was not allocated")
 	}
 	delete(a.taken, at)
-	i, _ := slices.BinarySearchFunc(a.free, at, func(s span, at uint64) int {
-		if s.at < at {
-			return -1
+	free := t.in.free
+	i := slices.IndexFunc(free, func(s span) bool { return s.at > at })
+	if i < 0 {
+		i = len(free)
+	}
+	free = slices.Insert(free, i, span{at, t.bytes})
+	for _, j := range []int{i, i - 1} { // with the next, then with the one before
+		if j >= 0 && j+1 < len(free) && free[j].at+uint64(free[j].bytes) == free[j+1].at {
+			free[j].bytes += free[j+1].bytes
+			free = slices.Delete(free, j+1, j+2)
 		}
-		return 1
-	})
-	a.free = slices.Insert(a.free, i, span{at, bytes})
-	if i+1 < len(a.free) && a.free[i].at+uint64(a.free[i].bytes) == a.free[i+1].at {
-		a.free[i].bytes += a.free[i+1].bytes
-		a.free = slices.Delete(a.free, i+1, i+2)
 	}
-	if i > 0 && a.free[i-1].at+uint64(a.free[i-1].bytes) == a.free[i].at {
-		a.free[i-1].bytes += a.free[i].bytes
-		a.free = slices.Delete(a.free, i, i+1)
-	}
+	t.in.free = free
 }
 
-// left is the sum of the free ranges.
-func (a *arena) left() int64 {
-	n := int64(0)
-	for _, s := range a.free {
-		n += s.bytes
+// allocate gives n elements as they are.
+func (d *Device) allocate(t gpu.DType, n int) (gpu.Buffer, error) {
+	bytes := int64(n) * int64(t.Size())
+	at, ok := d.arena.alloc(bytes)
+	if !ok {
+		if err := d.grow(bytes); err != nil {
+			return gpu.Buffer{}, err
+		}
+		at, _ = d.arena.alloc(bytes)
 	}
-	return n
+	return gpu.Buffer{Memory: &memory{at, bytes}, Type: t, Len: n}, nil
+}
+
+// grow asks the driver for a region that holds as many bytes; when there is none, idle ones
+// are given back first.
+func (d *Device) grow(bytes int64) error {
+	need := rounded(bytes)
+	want := max(need, regionBytes)
+	if d.Memory > 0 {
+		want = max(need, min(want, d.Memory-d.arena.size))
+	}
+	err := d.region(want)
+	if !isCode(err, outOfMemory) {
+		return err
+	}
+	if err := d.shrink(); err != nil {
+		return err
+	}
+	return d.region(need)
+}
+
+const lowerMemory = "lower the batch, the tokens of a micro-batch or the memory for keys and values, keep less with checkpointing, or train adapters"
+
+// region takes memory of the driver into the arena.
+func (d *Device) region(bytes int64) error {
+	if d.Memory > 0 && d.arena.size+bytes > d.Memory {
+		return &Error{
+			Code: outOfMemory, Name: "CUDA_ERROR_OUT_OF_MEMORY", Remedy: lowerMemory,
+			Doing: fmt.Sprintf("allocate %s: %s of the %s that this device was given are in use", size(bytes), size(d.arena.size), size(d.Memory)),
+		}
+	}
+	return d.thread.do(func() error {
+		lib := d.thread.driver
+		var base uint64
+		if err := lib.call("allocate "+size(bytes), lib.memAlloc, uintptr(unsafe.Pointer(&base)), uintptr(bytes)); err != nil {
+			return lib.explain(err)
+		}
+		d.arena.add(base, bytes)
+		return nil
+	})
+}
+
+// explain adds to a lack of memory how much there is.
+func (d *driver) explain(err error) error {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.Code != outOfMemory {
+		return err
+	}
+	var free, total uintptr
+	if d.call("ask for free memory", d.memInfo, uintptr(unsafe.Pointer(&free)), uintptr(unsafe.Pointer(&total))) == nil {
+		e.Doing += fmt.Sprintf(": %s of the card's %s are free", size(int64(free)), size(int64(total)))
+	}
+	e.Remedy = lowerMemory
+	return e
+}
+
+// shrink gives idle regions back, once nothing that was ordered can use them.
+func (d *Device) shrink() error {
+	if !slices.ContainsFunc(d.arena.regions, (*region).idle) {
+		return nil
+	}
+	d.flush()
+	return d.thread.do(func() error {
+		lib := d.thread.driver
+		err := lib.call("wait for the device", lib.streamSync, d.thread.stream)
+		d.arena.regions = slices.DeleteFunc(d.arena.regions, func(r *region) bool {
+			if err != nil || !r.idle() {
+				return false
+			}
+			d.arena.size -= r.size
+			err = lib.call("free memory", lib.memFree, uintptr(r.base))
+			return true
+		})
+		return err
+	})
 }
 
 // size is a number of bytes for people.

@@ -74,19 +74,14 @@ const (
 )
 
 // openBLAS opens the library and makes its handle, on the thread.
-func openBLAS(libraries []string, a *arena) (*blas, error) {
+func openBLAS(libraries []string, workspace span) (*blas, error) {
 	library, path, err := openLibrary(blasNames(), libraries)
 	if err != nil {
 		return nil, fmt.Errorf("fast mode needs cuBLASLt of CUDA 12 or 13, which pip install nvidia-cublas-cu12 brings; exact mode does not: %w", err)
 	}
-	b := &blas{scalars: [2]float32{0, 1}}
+	b := &blas{workspace: workspace, scalars: [2]float32{0, 1}}
 	if err := bind(library, path, b.symbols()); err != nil {
 		return nil, err
-	}
-	if b.workspace.bytes = min(workspaceBytes, a.size/16); b.workspace.bytes > 0 {
-		if b.workspace.at, err = a.alloc(b.workspace.bytes); err != nil {
-			return nil, fmt.Errorf("workspace of cuBLASLt: %w", err)
-		}
 	}
 	return b, b.call("start cuBLASLt", b.create, uintptr(unsafe.Pointer(&b.handle)))
 }

@@ -18,8 +18,7 @@ type Options struct {
 	// Products is what the inputs of products are rounded to: F32, or BF16 for the tensor
 	// cores. Sums are in float32 either way, and so are activations and gradients.
 	Products gpu.DType
-	// Memory is the bytes that are reserved when the device is made, of which everything is
-	// given out; 0: nine tenths of what is free.
+	// Memory is the most bytes that are taken of the card; 0: all that is free.
 	Memory int64
 	// Libraries are folders to look for the driver and cuBLASLt in, before all others.
 	Libraries []string
@@ -32,7 +31,7 @@ type Device struct {
 	Options
 	name    string
 	thread  *thread
-	arena   *arena
+	arena   arena
 	kernels map[string]uint64 // functions by name
 	list    []command
 	spare   chan []command // lists to be used again
@@ -53,9 +52,13 @@ func New(o Options) (_ *Device, err error) {
 		return nil, fmt.Errorf("cuda device: %w", err)
 	}
 	d := &Device{Options: o, thread: startThread(lib),
-		kernels: map[string]uint64{}, plans: map[shape]int{}, weights: map[*memory][]*weight{}, spare: make(chan []command, 4),
+		arena: arena{taken: map[uint64]taken{}}, kernels: map[string]uint64{}, plans: map[shape]int{}, weights: map[*memory][]*weight{}, spare: make(chan []command, 4),
 	}
-	if err := d.thread.do(d.setUp); err != nil {
+	err = d.thread.do(d.setUp)
+	if err == nil && o.Mode == gpu.Fast {
+		err = d.setUpBLAS()
+	}
+	if err != nil {
 		d.Close()
 		return nil, fmt.Errorf("cuda device: %w", err)
 	}
@@ -86,13 +89,19 @@ func (d *Device) setUp() error {
 		return err
 	}
 	t.graphs = graphs{seed: maphash.MakeSeed(), seen: map[uint64]bool{}, kept: map[uint64]*graph{}, names: t.graphs.names, off: d.NoGraphs}
-	if err := d.reserve(); err != nil {
+	return d.host.open(t.driver)
+}
+
+// setUpBLAS opens cuBLASLt for Fast mode.
+func (d *Device) setUpBLAS() error {
+	workspace, err := d.allocate(gpu.F32, workspaceBytes/4)
+	if err != nil {
+		return fmt.Errorf("workspace of cuBLASLt: %w", err)
+	}
+	return d.thread.do(func() (err error) {
+		d.thread.blas, err = openBLAS(d.Libraries, span{address(workspace), workspaceBytes})
 		return err
-	}
-	if d.Mode() == gpu.Fast {
-		t.blas, err = openBLAS(d.Libraries, d.arena)
-	}
-	return err
+	})
 }
 
 // open takes the card's primary context and makes the stream.
@@ -103,25 +112,6 @@ func (t *thread) open(c Card) error {
 		d.call("enter the card's context", d.contextSet, t.context),
 		d.call("make a stream", d.streamCreate, uintptr(unsafe.Pointer(&t.stream)), 1), // NON_BLOCKING
 	)
-}
-
-// reserve takes the arena and the pinned memory.
-func (d *Device) reserve() error {
-	lib := d.thread.driver
-	var free, total uintptr
-	if err := lib.call("ask for free memory", lib.memInfo, uintptr(unsafe.Pointer(&free)), uintptr(unsafe.Pointer(&total))); err != nil {
-		return err
-	}
-	if d.Memory == 0 {
-		d.Memory = int64(free) / 10 * 9
-	}
-	var base uint64
-	doing := fmt.Sprintf("reserve %s (%s of %s are free)", size(d.Memory), size(int64(free)), size(int64(total)))
-	if err := lib.call(doing, lib.memAlloc, uintptr(unsafe.Pointer(&base)), uintptr(d.Memory)); err != nil {
-		return err
-	}
-	d.arena = newArena(base, d.Memory)
-	return d.host.open(lib)
 }
 
 // load gives the kernels to the driver, which translates them for the card.
@@ -166,8 +156,8 @@ func (d *Device) Close() {
 			_ = lib.call("free a stream", lib.streamDestroy, t.stream)
 		}
 		d.host.close(lib)
-		if d.arena != nil {
-			_ = lib.call("free memory", lib.memFree, uintptr(d.arena.base))
+		for _, r := range d.arena.regions {
+			_ = lib.call("free memory", lib.memFree, uintptr(r.base))
 		}
 		if t.context != 0 {
 			_ = lib.call("leave the context", lib.contextSet, 0)
@@ -193,4 +183,9 @@ func (d *Device) refuse(err error) {
 func isLost(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && lost(e.Code)
+}
+
+func isCode(err error, code int) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Code == code
 }

@@ -77,16 +77,6 @@ func (d *Device) Alloc(t gpu.DType, n int) (gpu.Buffer, error) {
 	return b, nil
 }
 
-// allocate gives n elements as they are.
-func (d *Device) allocate(t gpu.DType, n int) (gpu.Buffer, error) {
-	bytes := int64(n) * int64(t.Size())
-	at, err := d.arena.alloc(bytes)
-	if err != nil {
-		return gpu.Buffer{}, err
-	}
-	return gpu.Buffer{Memory: &memory{at, bytes}, Type: t, Len: n}, nil
-}
-
 // Map copies data to the card.
 func (d *Device) Map(t gpu.DType, data []byte) (gpu.Buffer, error) {
 	n := len(data) / t.Size()
