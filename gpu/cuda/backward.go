@@ -29,28 +29,6 @@ func (d *Device) RMSNormBackward(dx, dw, dy, x, w, rstd gpu.Buffer) {
 	}
 }
 
-// AttendBackward is the gradient of Attend in three kernels: delta (T,H) = Σ_d out·dout; dq, a
-// block a row and query head; dk and dv, a block a key and key head.
-func (d *Device) AttendBackward(a gpu.AttentionGrad) {
-	t := a.Starts.Len
-	if t == 0 {
-		return
-	}
-	delta, err := d.scratchOf(scratchDelta, t*a.H)
-	if err != nil {
-		d.refuse(err)
-		return
-	}
-	shape := []uint64{i32(t), i32(a.H), i32(a.G), i32(a.D)}
-	with := func(last []uint64, first ...uint64) []uint64 { return append(append(first, shape...), last...) }
-	d.launch("attend_backward_delta_f32", plane(t, a.H), block(32), 0, with(nil, ptr(delta), ptr(a.Out), ptr(a.DOut), ptr(a.Asked))...)
-	scale := []uint64{f32(a.Scale)}
-	d.launch("attend_backward_q_f32", plane(t, a.H), block(attendThreads), 0, with(scale, ptr(a.DQ), ptr(a.Q), ptr(a.K), ptr(a.V),
-		ptr(a.LSE), ptr(delta), ptr(a.DOut), ptr(a.Starts), ptr(a.Asked))...)
-	d.launch("attend_backward_kv_f32", plane(t, a.G), block(attendThreads), 0, with(scale, ptr(a.DK), ptr(a.DV), ptr(a.Q), ptr(a.K), ptr(a.V),
-		ptr(a.LSE), ptr(delta), ptr(a.DOut), ptr(a.Starts), ptr(a.Asked))...)
-}
-
 // SwiGLUBackward is the gradient of SwiGLU.
 func (d *Device) SwiGLUBackward(dgate, dup, dh, gate, up gpu.Buffer) {
 	d.launch("swiglu_backward_f32", elements(dh.Len), block(threads), 0,

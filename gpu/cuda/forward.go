@@ -34,6 +34,7 @@ func suffix(t gpu.DType) string {
 
 // Zero clears y.
 func (d *Device) Zero(y gpu.Buffer) {
+	d.indicesChanged(y, nil)
 	if y.Len > 0 {
 		d.push(command{kind: filling, n: 3, args: [maxArgs]uint64{address(y), 0, bytesIn(y)}})
 	}
@@ -41,6 +42,7 @@ func (d *Device) Zero(y gpu.Buffer) {
 
 // Copy does y = x, widening.
 func (d *Device) Copy(y, x gpu.Buffer) {
+	d.indicesChanged(y, nil)
 	switch {
 	case y.Len == 0:
 	case x.Type == y.Type:
@@ -109,35 +111,5 @@ func (d *Device) LogProbs(t gpu.TokenLoss) {
 	if r := t.LSE.Len; r > 0 {
 		d.launch("log_probs_f32", line(r), block(threads), 0,
 			ptr(t.LSE), ptr(t.LogProb), ptr(t.Entropy), ptr(t.Logits), ptr(t.Scale), ptr(t.Targets), i32(r), i32(t.Logits.Len/r))
-	}
-}
-
-// Attend is causal attention within packed sequences, a block a row and query head:
-// attend_f32(out, lse, q, k, v, starts, asked or 0, t, h, g, d, scale).
-func (d *Device) Attend(a gpu.Attention) {
-	if t := a.Starts.Len; t > 0 {
-		d.launch("attend_f32", plane(t, a.H), block(attendThreads), 0, ptr(a.Out), ptr(a.LSE), ptr(a.Q), ptr(a.K), ptr(a.V),
-			ptr(a.Starts), ptr(a.Asked), i32(t), i32(a.H), i32(a.G), i32(a.D), f32(a.Scale))
-	}
-}
-
-// attendThreads is a block of attention: four warps.
-const attendThreads = 128
-
-// StoreKV writes keys and values of rows into their slots, a block a row:
-// store_kv_f32(k, v, newk, newv, slots, r, g, d).
-func (d *Device) StoreKV(s gpu.KVRows) {
-	if r := s.Slots.Len; r > 0 {
-		d.launch("store_kv_f32", line(r), block(threads), 0,
-			ptr(s.K), ptr(s.V), ptr(s.NewK), ptr(s.NewV), ptr(s.Slots), i32(r), i32(s.G), i32(s.D))
-	}
-}
-
-// AttendPaged is causal attention over the arena, a block a row and query head:
-// attend_paged_f32(out, q, k, v, tables, sequences, positions, r, h, g, d, p, scale).
-func (d *Device) AttendPaged(a gpu.PagedAttention) {
-	if r := a.Positions.Len; r > 0 {
-		d.launch("attend_paged_f32", plane(r, a.H), block(attendThreads), 0, ptr(a.Out), ptr(a.Q), ptr(a.K), ptr(a.V),
-			ptr(a.Tables), ptr(a.Sequences), ptr(a.Positions), i32(r), i32(a.H), i32(a.G), i32(a.D), i32(a.P), f32(a.Scale))
 	}
 }

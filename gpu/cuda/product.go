@@ -85,6 +85,12 @@ func (d *Device) operands(a, b gpu.Buffer) (gpu.Buffer, gpu.Buffer, bool) {
 	return a, b, ok && a.Type == b.Type
 }
 
+// Up to fewRows rows, small tiles keep more of the card busy.
+const (
+	fewTile = 16
+	fewRows = 64
+)
+
 // MatMul does y (R,N) = x (R,K)·wᵀ.
 func (d *Device) MatMul(y, x gpu.Buffer, w gpu.Weight) {
 	r := x.Len / w.K
@@ -99,6 +105,9 @@ func (d *Device) MatMul(y, x gpu.Buffer, w gpu.Weight) {
 	case same && right.Type == gpu.BF16: // matmul_mma(y f32, x bf16, w bf16, r, n, k)
 		d.launch("matmul_mma", plane(ceil(w.N, gemmTile), ceil(r, gemmTile)), block(mmaThreads), 0,
 			ptr(y), ptr(left), ptr(right), i32(r), i32(w.N), i32(w.K))
+	case r <= fewRows: // the same bits
+		d.launch("matmul_few"+suffix(factor.Type), plane(ceil(w.N, fewTile), ceil(r, fewTile)), block(threads), 0,
+			ptr(y), ptr(x), ptr(factor), i32(r), i32(w.N), i32(w.K))
 	default:
 		d.launch("matmul"+suffix(factor.Type), plane(ceil(w.N, gemmTile), ceil(r, gemmTile)), block(threads), 0,
 			ptr(y), ptr(x), ptr(factor), i32(r), i32(w.N), i32(w.K))

@@ -96,6 +96,7 @@ func (d *Device) Free(b gpu.Buffer) {
 	if b.None() {
 		return
 	}
+	d.indicesChanged(b, nil)
 	m := b.Memory.(*memory)
 	for _, w := range d.weights[m] {
 		d.arena.release(address(w.rounded))
@@ -111,7 +112,9 @@ func (d *Device) Upload(dst gpu.Buffer, src []float32) {
 
 // UploadInts copies src into dst, which is I32.
 func (d *Device) UploadInts(dst gpu.Buffer, src []int32) {
-	d.upload(dst.Slice(0, len(src)), rawBytes(src))
+	dst = dst.Slice(0, len(src))
+	d.indicesChanged(dst, src)
+	d.upload(dst, rawBytes(src))
 }
 
 func rawBytes[T float32 | int32](x []T) []byte {
@@ -210,6 +213,7 @@ func (d *Device) wait(doing string) error {
 		err = refused
 	}
 	if err != nil {
+		d.planned = pagePlan{} // it may not have been made
 		return fmt.Errorf("cuda device: %w", err)
 	}
 	return nil
@@ -221,7 +225,9 @@ const (
 	scratchSums        // partial sums
 	scratchA           // the factors of a product, rounded
 	scratchB
-	scratchDelta // attention's backward: Σ out·dout of each row and head
+	scratchDelta  // attention's backward: Σ out·dout of each row and head
+	scratchPlan   // which rows share pages
+	scratchSplits // attention's sums of each split of keys
 	scratches
 )
 
