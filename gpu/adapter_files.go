@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"understudy/audit/atomicfile"
 	"understudy/gpu/regular"
 	"understudy/gpu/safetensors"
 )
@@ -53,7 +54,7 @@ func (a *Adapter) Save(dir string) error {
 	if err := safetensors.Write(filepath.Join(dir, adapterWeightsFile), list, map[string]string{"format": "pt"}); err != nil {
 		return fmt.Errorf("save adapter %q: %w", a.Name, err)
 	}
-	return writeFile(filepath.Join(dir, adapterConfigFile), text)
+	return atomicfile.Write(filepath.Join(dir, adapterConfigFile), text, 0o644)
 }
 
 func (a *Adapter) targetNames() []string {

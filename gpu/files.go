@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"understudy/audit/atomicfile"
 	"understudy/gpu/safetensors"
 )
 
@@ -244,7 +245,7 @@ func (m *Model) Save(dir string, t DType) error {
 	if err := safetensors.Save(dir, list, map[string]string{"format": "pt"}, maxShard); err != nil {
 		return fmt.Errorf("save model: %w", err)
 	}
-	return writeFile(filepath.Join(dir, "config.json"), text)
+	return atomicfile.Write(filepath.Join(dir, "config.json"), text, 0o644)
 }
 
 func fileType(t DType) (safetensors.Type, error) {
@@ -254,22 +255,4 @@ func fileType(t DType) (safetensors.Type, error) {
 		}
 	}
 	return "", fmt.Errorf("weights of type %v: supported are float32, bfloat16 and float16", t)
-}
-
-// writeFile replaces a file at once: readers see the old text or the new.
-func writeFile(path string, text []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(f.Name()))
-		}
-	}()
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"understudy/audit"
+	"understudy/audit/atomicfile"
 	"understudy/audit/gate"
 	"understudy/audit/ledger"
 )
@@ -203,11 +204,7 @@ func writeReport(inv *invocation, path string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	temporary := path + ".part"
-	if err := os.WriteFile(temporary, text, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(temporary, path)
+	return atomicfile.Write(path, text, 0o644)
 }
 
 func (g gateFlags) init(ctx context.Context, inv *invocation, l *ledger.Ledger) error {

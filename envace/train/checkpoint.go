@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"understudy/audit"
+	"understudy/audit/atomicfile"
 	"understudy/gpu"
 )
 
@@ -23,9 +24,8 @@ type state struct {
 }
 
 const (
-	stateFile     = "state.json"
-	stepPrefix    = "step-"
-	partialSuffix = ".partial" // being written; never read
+	stateFile  = "state.json"
+	stepPrefix = "step-"
 )
 
 // setName is the folder of a parameter set in a checkpoint.
@@ -48,7 +48,7 @@ func (t *Trainer) Save(folder string) error {
 		return err
 	}
 	path := filepath.Join(folder, stepName(t.step))
-	err = atomically(path, func(partial string) error {
+	err = atomicfile.Folder(path, func(partial string) error {
 		for _, l := range t.learners {
 			if err := l.model.Save(filepath.Join(partial, setName(l.set)), gpu.F32); err != nil {
 				return err
@@ -64,27 +64,6 @@ func (t *Trainer) Save(folder string) error {
 			Code: audit.CodeInfrastructure, Message: fmt.Sprintf("save the checkpoint of step %d", t.step), Err: err,
 			Hint: "make room on the disk, or give the folder back its rights: the same command goes on from the checkpoint before",
 		}
-	}
-	return nil
-}
-
-// atomically fills a folder and gives it its name when it is complete.
-func atomically(path string, fill func(partial string) error) error {
-	partial := path + partialSuffix
-	if err := os.RemoveAll(partial); err != nil {
-		return fmt.Errorf("clear %s: %w", partial, err)
-	}
-	if err := os.MkdirAll(partial, 0o755); err != nil {
-		return fmt.Errorf("make %s: %w", partial, err)
-	}
-	if err := fill(partial); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(path); err != nil {
-		return fmt.Errorf("replace %s: %w", path, err)
-	}
-	if err := os.Rename(partial, path); err != nil {
-		return fmt.Errorf("complete %s: %w", path, err)
 	}
 	return nil
 }
@@ -143,37 +122,12 @@ func (t *Trainer) restore(path string, s state) error {
 	return nil
 }
 
-// replaceFile gives a file new content, whole or not at all.
-func replaceFile(path string, content []byte) error {
-	partial := path + partialSuffix
-	err := writeFile(partial, content)
-	if err == nil {
-		err = os.Rename(partial, path)
-	}
-	if err != nil {
-		return fmt.Errorf("replace %s: %w", path, err)
-	}
-	return nil
-}
-
-func writeFile(path string, content []byte) error {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(content)
-	return errors.Join(err, file.Sync(), file.Close())
-}
-
 func writeJSON(path string, value any) error {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", path, err)
 	}
-	if err := writeFile(path, append(text, '\n')); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
+	return atomicfile.Write(path, append(text, '\n'), 0o644)
 }
 
 func readJSON(path string, into any) error {

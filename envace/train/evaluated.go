@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"understudy/audit"
+	"understudy/audit/atomicfile"
 	"understudy/audit/stat"
 )
 
@@ -102,7 +103,7 @@ func earlier(path string, step int) ([]Evaluated, error) {
 		}
 		kept, text = append(kept, e), append(append(text, line...), '\n')
 	}
-	return kept, replaceFile(path, text)
+	return kept, atomicfile.Write(path, text, 0o644)
 }
 
 // ReadEvaluations reads a run's evaluations, in order; none is no error. A last line

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"understudy/audit"
+	"understudy/audit/atomicfile"
 )
 
 // metricsFile holds one metric a line.
@@ -30,7 +31,7 @@ func Lines(folder string, step int) (Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := replaceFile(path, text); err != nil {
+	if err := atomicfile.Write(path, text, 0o644); err != nil {
 		return nil, err
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0o644)

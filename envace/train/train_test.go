@@ -190,7 +190,7 @@ func testRunResumesBitForBit(t *testing.T, c train.Config, out string) {
 	if err := train.Run(t.Context(), c, machine(out)); !errors.Is(err, errKilled) {
 		t.Fatalf("the run ended with %v", err)
 	}
-	if err := os.MkdirAll(filepath.Join(train.Folder(out, c.Arm, c.Seed), "step-000003.partial"), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(train.Folder(out, c.Arm, c.Seed), ".step-000003.partial"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.MkdirAll(filepath.Join(train.Folder(out, c.Arm, c.Seed), "step-000019.bak"), 0o755); err != nil { // a copy is no checkpoint

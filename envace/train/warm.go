@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"understudy/audit"
+	"understudy/audit/atomicfile"
 	"understudy/envace"
 	"understudy/envace/chat"
 	"understudy/envace/tiny"
@@ -64,7 +65,7 @@ func Warm(ctx context.Context, c Config, device gpu.Device, folder string) error
 	result, err := t.distil(ctx)
 	if err == nil {
 		result.Recipe = digest.String()
-		err = atomically(folder, func(partial string) error {
+		err = atomicfile.Folder(folder, func(partial string) error {
 			err := errors.Join(model.Save(filepath.Join(partial, setName(audit.WholePolicy)), gpu.F32), writeJSON(filepath.Join(partial, warmFile), result))
 			if isTiny {
 				err = errors.Join(err, format.Vocabulary.Save(filepath.Join(partial, wordsFile)))

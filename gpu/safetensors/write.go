@@ -1,7 +1,6 @@
 package safetensors
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/binary"
@@ -13,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"understudy/audit/atomicfile"
 )
 
 // Encode writes tensors in the given order, or, when an element would then not be
@@ -140,11 +141,11 @@ func appendJSON(b *bytes.Buffer, v any) error {
 // whatever happens: the bytes go to a temporary file beside it, are synced, and are
 // renamed.
 func Write(path string, tensors []Tensor, metadata map[string]string) error {
-	temp, err := writeTemp(path, func(w io.Writer) error { return Encode(w, tensors, metadata) })
+	staged, err := atomicfile.Stage(path, 0o644, func(w io.Writer) error { return Encode(w, tensors, metadata) })
 	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+		return err
 	}
-	return commit(temp, path)
+	return staged.Commit()
 }
 
 // Save writes a model into a folder as model.safetensors, or, when it is larger than
@@ -215,21 +216,21 @@ func split(tensors []Tensor, most int) [][]Tensor {
 }
 
 func saveShards(dir string, shards [][]Tensor, metadata map[string]string) (names []string, err error) {
-	var temps []string
+	var files []*atomicfile.Staged
 	defer func() {
-		for _, temp := range temps { // those that were not renamed
-			_ = os.Remove(temp)
+		for _, file := range files { // those that did not get their place
+			err = errors.Join(err, file.Discard())
 		}
 	}()
 	weightMap, total := map[string]string{}, 0
 	for i, shard := range shards {
 		name := fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, len(shards))
 		path := filepath.Join(dir, name)
-		temp, err := writeTemp(path, func(w io.Writer) error { return Encode(w, shard, metadata) })
+		file, err := atomicfile.Stage(path, 0o644, func(w io.Writer) error { return Encode(w, shard, metadata) })
 		if err != nil {
-			return nil, fmt.Errorf("write %s: %w", path, err)
+			return nil, err
 		}
-		temps, names = append(temps, temp), append(names, name)
+		files, names = append(files, file), append(names, name)
 		for _, t := range shard {
 			if _, taken := weightMap[t.Name]; taken {
 				return nil, fmt.Errorf("write %s: tensor %q: this name is taken", path, t.Name)
@@ -238,67 +239,25 @@ func saveShards(dir string, shards [][]Tensor, metadata map[string]string) (name
 			total += t.size()
 		}
 	}
-	index := filepath.Join(dir, indexName)
-	tempIndex, err := writeTemp(index, func(w io.Writer) error {
+	index, err := atomicfile.Stage(filepath.Join(dir, indexName), 0o644, func(w io.Writer) error {
 		enc := json.NewEncoder(w)
 		enc.SetEscapeHTML(false)
 		enc.SetIndent("", "  ")
 		return enc.Encode(map[string]any{"metadata": map[string]int{"total_size": total}, "weight_map": weightMap})
 	})
 	if err != nil {
-		return nil, fmt.Errorf("write %s: %w", index, err)
+		return nil, err
 	}
-	temps, names = append(temps, tempIndex), append(names, indexName)
+	files, names = append(files, index), append(names, indexName)
 	for _, old := range []string{singleName, indexName} {
 		if err := os.Remove(filepath.Join(dir, old)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("replace weights: %w", err)
 		}
 	}
-	for i, temp := range temps { // the index is the last
-		if err := commit(temp, filepath.Join(dir, names[i])); err != nil {
+	for _, file := range files { // the index is the last
+		if err := file.Commit(); err != nil {
 			return nil, err
 		}
 	}
 	return names, nil
-}
-
-// writeTemp writes and syncs a temporary file beside path and returns its name.
-func writeTemp(path string, write func(io.Writer) error) (temp string, err error) {
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return "", err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(file.Name())
-		}
-	}()
-	w := bufio.NewWriterSize(file, 1<<20)
-	err = write(w)
-	if err == nil {
-		err = w.Flush()
-	}
-	if err == nil {
-		err = file.Chmod(0o644) // CreateTemp's 0600 would hide a model from other users
-	}
-	if err == nil {
-		err = file.Sync()
-	}
-	return file.Name(), errors.Join(err, file.Close())
-}
-
-// commit renames and syncs the folder, so that the new name survives a power cut.
-func commit(temp, path string) error {
-	if err := os.Rename(temp, path); err != nil {
-		return errors.Join(fmt.Errorf("replace %s: %w", path, err), os.Remove(temp))
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return fmt.Errorf("sync folder of %s: %w", path, err)
-	}
-	defer dir.Close()
-	if err := dir.Sync(); err != nil {
-		return fmt.Errorf("sync folder of %s: %w", path, err)
-	}
-	return nil
 }

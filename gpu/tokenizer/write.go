@@ -3,12 +3,13 @@ package tokenizer
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"understudy/audit/atomicfile"
 )
 
 // Save writes a tokenizer.json, or one into a folder; a reader sees the old file or the
@@ -21,19 +22,7 @@ func (t *Tokenizer) Save(path string) error {
 	if err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return fmt.Errorf("write tokenizer: %w", err)
-	}
-	_, err = temp.Write(append(data, '\n'))
-	err = errors.Join(err, temp.Chmod(0o644), temp.Sync(), temp.Close())
-	if err == nil {
-		err = os.Rename(temp.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write tokenizer %s: %w", path, err), os.Remove(temp.Name()))
-	}
-	return nil
+	return atomicfile.Write(path, append(data, '\n'), 0o644)
 }
 
 // MarshalJSON writes the tokenizer as tokenizer.json, in a form that the Rust library

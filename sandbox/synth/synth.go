@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"understudy/audit"
+	"understudy/audit/atomicfile"
 )
 
 // Options say what to make. Zero values mean the defaults.
@@ -282,13 +283,7 @@ func (r *run) keep(d draft, env Environment) error {
 	if err := os.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
 		return fmt.Errorf("keep %s: %w", env.Name, err)
 	}
-	if err := os.RemoveAll(folder); err != nil {
-		return fmt.Errorf("keep %s: %w", env.Name, err)
-	}
-	if err := os.Rename(making, folder); err != nil {
-		return fmt.Errorf("keep %s: %w", env.Name, err)
-	}
-	return nil
+	return atomicfile.MoveFolder(making, folder)
 }
 
 func writeJSON(path string, value any) error {
@@ -296,11 +291,5 @@ func writeJSON(path string, value any) error {
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", path, err)
 	}
-	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
+	return atomicfile.Write(path, text, 0o600)
 }

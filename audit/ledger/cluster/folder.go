@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"understudy/audit"
+	"understudy/audit/atomicfile"
 	"understudy/audit/lockfile"
 )
 
@@ -121,20 +122,7 @@ func (c *Cluster) initdb(ctx context.Context) error {
 	if err := os.Rename(fresh, c.data()); err != nil {
 		return notWritable(c.data(), err)
 	}
-	return syncFolder(c.cfg.Dir)
-}
-
-// syncFolder makes a rename in dir survive a crash of the machine.
-func syncFolder(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("sync %s: %w", dir, err)
-	}
-	defer f.Close()
-	if err := f.Sync(); err != nil {
-		return fmt.Errorf("sync %s: %w", dir, err)
-	}
-	return nil
+	return atomicfile.SyncFolder(c.cfg.Dir)
 }
 
 // socketFolder is <dir>/run, or a folder under /tmp when the socket's path would
