@@ -16,7 +16,7 @@ const markedPeriod = 10 * time.Second
 
 // MarkedRules are the rules of environments with what people marked as noise:
 // later audits do not compare those paths, until the mark expires or is revoked.
-// At most worldDetails marks are rules. It is safe for concurrent use.
+// At most worldDetails marks of an environment are rules. It is safe for concurrent use.
 type MarkedRules struct {
 	ledger *Ledger
 
@@ -75,11 +75,12 @@ func rulesWith(paths []audit.NoisePath) (*audit.Rules, error) {
 }
 
 // noiseMarks lists the living marks of noise at a path, of an environment or,
-// with "", of all: the first worldDetails of them, by environment.
+// with "", of all: the first worldDetails of each environment.
 func (l *Ledger) noiseMarks(ctx context.Context, environment string) ([]audit.Mark, error) {
 	rows, err := l.pool.Query(ctx, selectMark+`
-		WHERE k.kind = 'noise' AND k.pattern <> '' AND ($1 = '' OR k.environment = $1) AND `+markLives+`
-		ORDER BY k.environment, k.tool, k.pattern, k.id LIMIT $2`, label(environment), worldDetails)
+		JOIN (SELECT k.id, row_number() OVER (PARTITION BY k.environment ORDER BY k.tool, k.pattern, k.id) AS place FROM mark k
+			WHERE k.kind = 'noise' AND k.pattern <> '' AND ($1 = '' OR k.environment = $1) AND `+markLives+`) n ON n.id = k.id
+		WHERE n.place <= $2 ORDER BY k.environment, k.tool, k.pattern, k.id`, label(environment), worldDetails)
 	if err != nil {
 		return nil, fmt.Errorf("read marks: %w", err)
 	}

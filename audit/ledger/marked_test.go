@@ -69,6 +69,32 @@ func TestMarkedNoiseIsARuleOfLaterAudits(t *testing.T) {
 	}
 }
 
+// TestMarksOfOneEnvironmentDoNotCrowdOutAnother has more marks in one environment
+// than are kept as rules, and one in an environment that comes after it.
+func TestMarksOfOneEnvironmentDoNotCrowdOutAnother(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	if _, err := b.pool.Exec(t.Context(), `
+		INSERT INTO mark (run, key, kind, environment, tool, pattern, difference, reason, author)
+		SELECT 0, sha256('key'), 'noise', e, 't', '/' || i, '', 'a clock', 'a test'
+		FROM (SELECT 'a' AS e, generate_series(1, 501) AS i UNION ALL SELECT 'z', 1) m`); err != nil {
+		t.Fatal(err)
+	}
+	rules := b.MarkedRules()
+	if err := rules.Follow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if rules.Of("a") == nil || rules.Of("z") == nil {
+		t.Errorf("rules of a: %v, of z: %v; want both", rules.Of("a") != nil, rules.Of("z") != nil)
+	}
+	for environment, want := range map[string]int{"a": 500, "z": 1, "m": 0} {
+		world, err := b.World(t.Context(), environment, "1")
+		if err != nil || len(world.Marked) != want {
+			t.Errorf("the noise map of %s shows %d marks, %v; want %d", environment, len(world.Marked), err, want)
+		}
+	}
+}
+
 // TestFieldsAreSplitByTaskSuccess adds up what is counted apart, and keeps what
 // was counted before there was a split.
 func TestFieldsAreSplitByTaskSuccess(t *testing.T) {
