@@ -12,6 +12,8 @@ import (
 	"sync"
 
 	"understudy/audit"
+	"understudy/audit/atomicfile"
+	"understudy/audit/lockfile"
 	"understudy/envace"
 )
 
@@ -37,8 +39,10 @@ type sampleKey struct {
 }
 
 // Book is the results file of one run: a line that says what is played, then one for
-// each sample. It is safe for concurrent use.
+// each sample. It is safe for concurrent use; no other process may have it open.
 type Book struct {
+	lock *lockfile.Lock
+
 	mu   sync.Mutex
 	file *os.File
 	done map[sampleKey]Result
@@ -58,13 +62,21 @@ func bookName(benchmark string) string {
 
 // OpenBook opens the results of a run in folder, to go on with. What a crash cut off
 // and what was unknown is dropped, to be played again. Results of anything else than
-// run are an *audit.Error.
-func OpenBook(folder string, run Run) (*Book, error) {
+// run, and a file that another process has open, are an *audit.Error.
+func OpenBook(folder string, run Run) (_ *Book, err error) {
 	path := filepath.Join(folder, bookName(run.Benchmark))
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return nil, fmt.Errorf("make the folder of results: %w", err)
 	}
 	b := &Book{done: map[sampleKey]Result{}}
+	if b.lock, err = claim(path); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.lock.Remove())
+		}
+	}()
 	found, results, err := readBook(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -93,7 +105,7 @@ func OpenBook(folder string, run Run) (*Book, error) {
 		}
 		text = append(append(text, line...), '\n')
 	}
-	if err := replaceFile(path, text); err != nil {
+	if err := atomicfile.Write(path, text, 0o644); err != nil {
 		return nil, err
 	}
 	if b.file, err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0o644); err != nil {
@@ -102,16 +114,17 @@ func OpenBook(folder string, run Run) (*Book, error) {
 	return b, nil
 }
 
-// replaceFile writes a file whole or not at all.
-func replaceFile(path string, text []byte) error {
-	partial := path + ".partial"
-	if err := os.WriteFile(partial, text, 0o644); err != nil {
-		return fmt.Errorf("write %s: %w", partial, err)
+// claim keeps a second process from the file: it would play the same samples, and
+// each would drop what the other wrote.
+func claim(path string) (*lockfile.Lock, error) {
+	lock, err := lockfile.Acquire(path + ".lock")
+	if held, ok := errors.AsType[*lockfile.HeldError](err); ok {
+		return nil, &audit.Error{
+			Code: audit.CodeConflict, Message: path + " is being written by another evaluation", Err: held,
+			Hint: "wait for that process or stop it, or give another --out folder",
+		}
 	}
-	if err := os.Rename(partial, path); err != nil {
-		return fmt.Errorf("complete %s: %w", path, err)
-	}
-	return nil
+	return lock, err
 }
 
 // readBook reads a results file; a last line that was cut off is left out.
@@ -199,8 +212,8 @@ func (b *Book) Results() []Result {
 	return slices.Clone(b.all)
 }
 
-// Close closes the file.
-func (b *Book) Close() error { return b.file.Close() }
+// Close closes the file and lets others have it.
+func (b *Book) Close() error { return errors.Join(b.file.Close(), b.lock.Remove()) }
 
 // ReadAll reads the benchmarks that were played into a folder, in the order of their
 // names.
