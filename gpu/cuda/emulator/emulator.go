@@ -1,109 +1,278 @@
-// Package emulator makes a stand-in for the CUDA driver and cuBLASLt out of the kernels
-// themselves: g++ compiles each .cu over standin/shim.h, whose fibers are the threads of a block,
-// and standin/driver.cpp and standin/blas.cpp give them the entry points that package cuda calls. It is for tests;
-// no program that is shipped imports it.
+// Package emulator makes a stand-in for the CUDA driver, for tests on machines without a
+// GPU: g++ compiles the kernels' own sources over libcuda/shim.h, together with libcuda/*.cpp, into a
+// library that exports the driver's entry points. Only tests import it.
 //
-// What it can and cannot show: indices, layouts, fragments, barriers, memory that was not
-// written, and all of the Go code are as on a card; races between warps, the memory model,
-// approximate instructions and speed are not.
+//	kernels/*.cu ──► g++ + shim.h ──► libcuda.so.1 ◄── the same Go launch code
+//	             └─► clang-19 ──► *.ptx ── embedded, read by the stand-in for the kernels' names
+//
+// What it shows and what it cannot is said in libcuda/shim.h.
 package emulator
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"runtime"
 	"slices"
+	"strings"
+	"sync"
 )
 
-// Build compiles the stand-in, unless that was done before with the same sources, and gives
-// the folder with its libcuda.so.1 and libcublasLt.so.13: the first of cuda.Options.Libraries.
-func Build() (folder string, err error) {
-	_, here, _, _ := runtime.Caller(0)
-	return build(filepath.Dir(here))
+// Library is a kind of stand-in.
+type Library int
+
+const (
+	// Ascending gives the threads of a block their turns from the first to the last.
+	Ascending Library = iota
+	// Descending gives them from the last to the first: a missing barrier that one
+	// order hides, the other shows.
+	Descending
+	// Checked watches each access for races, bounds and alignment; some ten times slower.
+	Checked
+)
+
+func (l Library) String() string { return [...]string{"ascending", "descending", "checked"}[l] }
+
+// flags are g++'s: as clang does for the GPU, no product and sum are contracted; variables that are
+// not initialised hold 0xfe bytes; a misaligned vector is told of.
+func (l Library) flags() []string {
+	list := []string{
+		"-std=c++17", "-O2", "-march=native", "-ffp-contract=off", "-fPIC", "-fno-gnu-unique", "-fvisibility-inlines-hidden",
+		"-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-Wno-unused-function", "-Wno-unused-variable", "-Wno-ignored-attributes",
+	}
+	if l == Checked {
+		list = append(list, "-DEMULATOR_CHECKED")
+	}
+	return list
 }
 
-// isKernel finds the kernels of a .cu, which driver.cpp needs a table of.
-var isKernel = regexp.MustCompile(`(?m)extern "C" __global__ void(?: __launch_bounds__\([^)]*\))?\s+(\w+)\(`) //nolint:gochecknoglobals // a constant
+func (l Library) kernelFlags() []string {
+	list := append(l.flags(), "-DUNDERSTUDY_EMULATOR", "-ftrivial-auto-var-init=pattern", "-fsanitize=alignment")
+	if l == Checked {
+		list = append(list, "-fsanitize=thread,bounds,shift", "--param=tsan-instrument-func-entry-exit=0")
+	}
+	return list
+}
 
-func build(here string) (string, error) {
-	cu, err := filepath.Glob(filepath.Join(here, "..", "kernels", "*.cu"))
+// Build compiles the stand-in with the kernels of this repository, unless that was done before, and gives a
+// folder with libcuda.so.1 and libcublasLt.so.13. Outcomes are kept in the user's cache folder, by
+// content.
+func Build(ctx context.Context, l Library) (folder string, err error) {
+	root, err := sourceRoot()
 	if err != nil {
 		return "", err
 	}
-	headers, err := filepath.Glob(filepath.Join(here, "..", "kernels", "*.h"))
+	kernels, err := filepath.Glob(filepath.Join(root, "kernels", "*.cu"))
+	if err != nil {
+		return "", fmt.Errorf("find the kernels: %w", err)
+	}
+	return BuildKernels(ctx, l, kernels)
+}
+
+// BuildKernels is Build with other kernels, such as ones with planted faults.
+func BuildKernels(ctx context.Context, l Library, kernels []string) (folder string, err error) {
+	root, err := sourceRoot()
 	if err != nil {
 		return "", err
 	}
-	own := []string{"shim.h", "driver.cpp", "blas.cpp"}
-	for i := range own {
-		own[i] = filepath.Join(here, "standin", own[i])
-	}
-	key, source := sha256.New(), bytes.Buffer{}
-	fmt.Fprintf(&source, "#include %q\n", own[0])
-	var names []string
-	for _, path := range slices.Concat(headers, cu, own) {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return "", fmt.Errorf("emulator: %w", err)
-		}
-		fmt.Fprintf(key, "%s %d\n%s", filepath.Base(path), len(text), text)
-		if filepath.Ext(path) == ".cu" {
-			fmt.Fprintf(&source, "#include %q\n", path)
-			for _, m := range isKernel.FindAllSubmatch(text, -1) {
-				names = append(names, string(m[1]))
-			}
-		}
-	}
-	source.WriteString("#define EMULATED_KERNELS(X)")
-	for _, name := range names {
-		fmt.Fprintf(&source, " X(%s)", name)
-	}
-	fmt.Fprintf(&source, "\n#include %q\n#include %q\n", own[1], own[2])
-
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		cache = os.TempDir()
 	}
-	folder := filepath.Join(cache, "understudy", "cuda-emulator-"+hex.EncodeToString(key.Sum(nil))[:16])
-	if _, err := os.Stat(filepath.Join(folder, "libcuda.so.1")); err == nil {
-		return folder, nil
-	}
-	return folder, compile(folder, source.Bytes())
+	b := builder{root: root, cache: filepath.Join(cache, "understudy", "emulator"), library: l}
+	return b.build(ctx, kernels)
 }
 
-// compile makes the library in a folder of its own and moves it into place at once: tests of
-// several packages may build it at the same time.
-func compile(folder string, source []byte) (err error) {
-	if err := os.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
-		return fmt.Errorf("emulator: %w", err)
-	}
-	work, err := os.MkdirTemp(filepath.Dir(folder), "building-")
+// sourceRoot is this repository's gpu/cuda, from a folder within the repository.
+func sourceRoot() (string, error) {
+	dir, err := os.Getwd()
 	if err != nil {
-		return fmt.Errorf("emulator: %w", err)
+		return "", fmt.Errorf("find the kernels: %w", err)
 	}
-	defer os.RemoveAll(work)
-	unit := filepath.Join(work, "all.cpp")
-	if err := os.WriteFile(unit, source, 0o644); err != nil {
-		return fmt.Errorf("emulator: %w", err)
-	}
-	library := filepath.Join(work, "libcuda.so.1")
-	command := exec.Command("g++", "-std=c++17", "-O2", "-ffp-contract=off", "-shared", "-fPIC", "-w", "-o", library, unit) //nolint:noctx // it ends by itself
-	if out, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("emulator: g++: %w\n%s", err, out)
-	}
-	if err := os.Symlink("libcuda.so.1", filepath.Join(work, "libcublasLt.so.13")); err != nil {
-		return fmt.Errorf("emulator: %w", err)
-	}
-	if err := os.Rename(work, folder); err != nil {
-		if _, exists := os.Stat(filepath.Join(folder, "libcuda.so.1")); exists != nil {
-			return fmt.Errorf("emulator: %w", err)
+	for {
+		at := filepath.Join(dir, "gpu", "cuda")
+		if _, err := os.Stat(filepath.Join(at, "emulator", "libcuda", "shim.h")); err == nil {
+			return at, nil
 		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", errors.New("find the kernels: the working directory is outside of the repository")
+		}
+		dir = parent
+	}
+}
+
+type builder struct {
+	root, cache string
+	library     Library
+	headers     []byte // what each object depends on besides its source
+}
+
+var compiling sync.Mutex //nolint:gochecknoglobals // tests of a process share the machine
+
+func (b *builder) build(ctx context.Context, kernels []string) (string, error) {
+	compiling.Lock()
+	defer compiling.Unlock()
+	if err := b.readHeaders(ctx); err != nil {
+		return "", err
+	}
+	own, err := filepath.Glob(filepath.Join(b.root, "emulator", "libcuda", "*.cpp"))
+	if err != nil {
+		return "", fmt.Errorf("find the emulator: %w", err)
+	}
+	type unit struct {
+		path   string
+		flags  []string
+		object string
+	}
+	var units []unit
+	for _, path := range slices.Concat(kernels, own) {
+		flags := b.library.flags()
+		if filepath.Ext(path) == ".cu" {
+			flags = b.library.kernelFlags()
+		}
+		units = append(units, unit{path: path, flags: flags})
+	}
+	var group sync.WaitGroup
+	failed := make([]error, len(units))
+	for i := range units {
+		group.Go(func() { units[i].object, failed[i] = b.compile(ctx, units[i].path, units[i].flags) })
+	}
+	group.Wait()
+	if err := errors.Join(failed...); err != nil {
+		return "", err
+	}
+	var objects []string
+	for _, u := range units {
+		objects = append(objects, u.object)
+	}
+	return b.link(ctx, objects)
+}
+
+// readHeaders reads what all objects depend on: the headers, the compiler and what
+// -march=native means to it.
+func (b *builder) readHeaders(ctx context.Context) error {
+	for _, pattern := range []string{"kernels/*.h", "emulator/libcuda/*.h"} {
+		paths, err := filepath.Glob(filepath.Join(b.root, filepath.FromSlash(pattern)))
+		if err != nil {
+			return fmt.Errorf("find the headers: %w", err)
+		}
+		for _, path := range paths {
+			text, err := os.ReadFile(filepath.Clean(path))
+			if err != nil {
+				return fmt.Errorf("read a header: %w", err)
+			}
+			b.headers = append(b.headers, text...)
+		}
+	}
+	compiler := exec.CommandContext(ctx, "g++", "-march=native", "-E", "-v", "-x", "c++", os.DevNull)
+	said, err := compiler.CombinedOutput()
+	if errors.Is(err, exec.ErrNotFound) {
+		return fmt.Errorf("the CUDA emulator needs g++: install it (make deps): %w", err)
+	}
+	if err != nil {
+		return fmt.Errorf("ask g++ for its version: %w: %s", err, said)
+	}
+	b.headers = append(b.headers, said...)
+	return nil
+}
+
+// compile gives the object of a source.
+func (b *builder) compile(ctx context.Context, path string, flags []string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("read a kernel: %w", err)
+	}
+	text, err := os.ReadFile(filepath.Clean(path))
+	if err != nil {
+		return "", fmt.Errorf("read a kernel: %w", err)
+	}
+	object := filepath.Join(b.cache, key(b.headers, text, []byte(strings.Join(flags, " ")))+".o")
+	return object, once(object, func(to string) error {
+		source := path
+		if filepath.Ext(path) == ".cu" { // within a namespace all names are the file's own
+			source = to + ".cpp"
+			wrapped := fmt.Sprintf("#include %q\n#include %q\nnamespace {\n#include %q\n}\n",
+				filepath.Join(b.root, "emulator", "libcuda", "shim.h"), filepath.Join(b.root, "kernels", "dev.h"), path)
+			if err := os.WriteFile(source, []byte(wrapped), 0o600); err != nil {
+				return fmt.Errorf("write %s: %w", source, err)
+			}
+			defer func() { _ = os.Remove(source) }()
+			flags = append(flags, "-I", filepath.Join(b.root, "kernels"))
+		}
+		return run(ctx, "g++", append(flags, "-c", source, "-o", to)...)
+	})
+}
+
+// link gives the folder of the library of these objects.
+func (b *builder) link(ctx context.Context, objects []string) (string, error) {
+	order := []byte("0")
+	if b.library == Descending {
+		order = []byte("1")
+	}
+	folder := filepath.Join(b.cache, key([]byte(strings.Join(objects, " ")), order, b.headers))
+	return folder, once(folder, func(to string) error {
+		if err := os.MkdirAll(to, 0o700); err != nil {
+			return fmt.Errorf("make a folder: %w", err)
+		}
+		turn := filepath.Join(to, "order.cpp")
+		if err := os.WriteFile(turn, fmt.Appendf(nil, "namespace emulator { extern const int first_order = %s; }\n", order), 0o600); err != nil {
+			return fmt.Errorf("write %s: %w", turn, err)
+		}
+		library := filepath.Join(to, "libcuda.so.1")
+		args := append([]string{"-shared", "-fPIC", "-Wl,-Bsymbolic", "-o", library, turn}, objects...)
+		if err := run(ctx, "g++", args...); err != nil {
+			return err
+		}
+		return os.Symlink("libcuda.so.1", filepath.Join(to, "libcublasLt.so.13")) //nolint:wrapcheck // names both ends
+	})
+}
+
+// once makes path by way of another name beside it, unless path is there: two processes may
+// both make it, and each finds a whole one.
+func once(path string, create func(to string) error) error {
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("make the cache of the emulator: %w", err)
+	}
+	scratch, err := os.MkdirTemp(filepath.Dir(path), "making-")
+	if err != nil {
+		return fmt.Errorf("make the cache of the emulator: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(scratch) }()
+	to := filepath.Join(scratch, filepath.Base(path))
+	if err := create(to); err != nil {
+		return err
+	}
+	if err := os.Rename(to, path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("keep what was made: %w", err)
+	}
+	return nil
+}
+
+func key(parts ...[]byte) string {
+	h := sha256.New()
+	for _, p := range parts {
+		_, _ = fmt.Fprintf(h, "%d:", len(p))
+		_, _ = h.Write(p)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:24]
+}
+
+func run(ctx context.Context, name string, args ...string) error {
+	var said bytes.Buffer
+	c := exec.CommandContext(ctx, name, args...) //nolint:gosec // the compiler on our own sources
+	c.Stdout, c.Stderr = &said, &said
+	if err := c.Run(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", name, err, said.Bytes())
 	}
 	return nil
 }
