@@ -1,11 +1,11 @@
 // Package emulator makes a stand-in for the CUDA driver, for tests on machines without a
-// GPU: g++ compiles the kernels' own sources over libcuda/shim.h, together with libcuda/*.cpp, into a
+// GPU: g++ compiles the kernels' own sources over standin/shim.h, together with standin/*.cpp, into a
 // library that exports the driver's entry points. Only tests import it.
 //
 //	kernels/*.cu ──► g++ + shim.h ──► libcuda.so.1 ◄── the same Go launch code
 //	             └─► clang-19 ──► *.ptx ── embedded, read by the stand-in for the kernels' names
 //
-// What it shows and what it cannot is said in libcuda/shim.h.
+// What it shows and what it cannot is said in standin/shim.h.
 package emulator
 
 import (
@@ -97,7 +97,7 @@ func sourceRoot() (string, error) {
 	}
 	for {
 		at := filepath.Join(dir, "gpu", "cuda")
-		if _, err := os.Stat(filepath.Join(at, "emulator", "libcuda", "shim.h")); err == nil {
+		if _, err := os.Stat(filepath.Join(at, "emulator", "standin", "shim.h")); err == nil {
 			return at, nil
 		}
 		parent := filepath.Dir(dir)
@@ -122,7 +122,7 @@ func (b *builder) build(ctx context.Context, kernels []string) (string, error) {
 	if err := b.readHeaders(ctx); err != nil {
 		return "", err
 	}
-	own, err := filepath.Glob(filepath.Join(b.root, "emulator", "libcuda", "*.cpp"))
+	own, err := filepath.Glob(filepath.Join(b.root, "emulator", "standin", "*.cpp"))
 	if err != nil {
 		return "", fmt.Errorf("find the emulator: %w", err)
 	}
@@ -158,7 +158,7 @@ func (b *builder) build(ctx context.Context, kernels []string) (string, error) {
 // readHeaders reads what all objects depend on: the headers, the compiler and what
 // -march=native means to it.
 func (b *builder) readHeaders(ctx context.Context) error {
-	for _, pattern := range []string{"kernels/*.h", "emulator/libcuda/*.h"} {
+	for _, pattern := range []string{"kernels/*.h", "emulator/standin/*.h"} {
 		paths, err := filepath.Glob(filepath.Join(b.root, filepath.FromSlash(pattern)))
 		if err != nil {
 			return fmt.Errorf("find the headers: %w", err)
@@ -199,7 +199,7 @@ func (b *builder) compile(ctx context.Context, path string, flags []string) (str
 		if filepath.Ext(path) == ".cu" { // within a namespace all names are the file's own
 			source = to + ".cpp"
 			wrapped := fmt.Sprintf("#include %q\n#include %q\nnamespace {\n#include %q\n}\n",
-				filepath.Join(b.root, "emulator", "libcuda", "shim.h"), filepath.Join(b.root, "kernels", "dev.h"), path)
+				filepath.Join(b.root, "emulator", "standin", "shim.h"), filepath.Join(b.root, "kernels", "dev.h"), path)
 			if err := os.WriteFile(source, []byte(wrapped), 0o600); err != nil {
 				return fmt.Errorf("write %s: %w", source, err)
 			}

@@ -1,6 +1,6 @@
 // dev.h is the one header of the kernels: the little of CUDA's language that they use, for
 // three compilers. clang makes the PTX that is embedded (no toolkit is needed), NVRTC or nvcc
-// can compile the same files for developers, and g++ compiles them over ../emulator/libcuda/shim.h
+// can compile the same files for developers, and g++ compiles them over ../emulator/standin/shim.h
 // for tests without a GPU.
 //
 // A kernel is written
@@ -13,7 +13,7 @@
 #pragma once
 
 #if defined(UNDERSTUDY_EMULATOR)
-#include "../emulator/libcuda/shim.h"
+#include "../emulator/standin/shim.h"
 #else // a GPU
 
 #if defined(__clang__) // without NVIDIA's headers

@@ -1,39 +1,41 @@
-// elementwise.cu is what is done to each element, or to each row of a matrix as it is. Types
-// are suffixes: of the output, then of the input where it may differ.
+// elementwise.cu is what is done to each element, or to each row of a matrix as it is. A suffix is
+// the type that is read.
 //
-//	kernel                grid             block  arguments
-//	copy_f32_bf16|f16     elements(n)      256    y (n), x (n), n i64          y = x, widened
-//	copy_bf16_f32         elements(n)      256    y (n), x (n), n i64          y = x, rounded to nearest even
-//	add_f32               elements(n)      256    y (n), a (n), b (n), n i64   y = a + b; y may be a or b
-//	add_scaled_f32        elements(n)      256    y (n), x (n), n i64, s f32   y += s·x
-//	gather_f32|bf16|f16   (M, ⌈C/1024⌉)    256    y (M,C) f32, x (R,C), rows (M) i32, C i32   y[i] = x[rows[i]]
-//	scatter_f32           (R, ⌈C/1024⌉)    256    y (S,C), x (R,C), rows (R) i32, C i32       y[rows[i]] = x[i]
+//	kernel               grid         block  arguments
+//	widen_bf16|f16       elements(n)  256    y (n) f32, x (n), n i64                    y = x
+//	narrow_bf16          elements(n)  256    y (n) bf16, x (n) f32, n i64               y = x, to nearest even
+//	fill_f32|bf16        elements(n)  256    y (n), n i64, x f32                        y = x
+//	add_f32              elements(n)  256    y (n), a (n), b (n), n i64                 y = a + b; y may be a or b
+//	add_scaled_f32       elements(n)  256    y (n), x (n), n i64, s f32                 y += s·x
+//	gather_f32|bf16|f16  M            256    y (M,C) f32, x (R,C), rows (M) i32, M, C   y[i] = x[rows[i]]
+//	scatter_f32          R            256    y (S,C), x (R,C), rows (R) i32, R, C       y[rows[i]] = x[i]
 //
-// elements(n) is ⌈n/1024⌉ blocks: a thread does four elements, a block's width apart, so that a warp
-// reads 128 bytes at a time whatever a buffer's alignment. A copy within a type is the driver's.
+// elements(n) is any number of blocks: threads stride over what is left.
 #include "dev.h"
 
-// each stores f(i) to y[i]. All four of a thread are computed before one is stored: the loads are
-// under way together.
+// each stores f(i) to y[i]. Four elements of a thread are computed before one is stored: their
+// loads are under way together.
 template <class T, class F> DEVICE void each(T* y, int64_t n, F f) {
-	int64_t i = (int64_t)blockIdx.x * 1024 + threadIdx.x;
-	float v[4];
-	if (i + 768 < n) {
+	int64_t stride = (int64_t)gridDim.x * blockDim.x, i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+	for (; i + 3 * stride < n; i += 4 * stride) {
+		float v[4];
 #pragma unroll
-		for (int k = 0; k < 4; k++) v[k] = f(i + 256 * k);
+		for (int k = 0; k < 4; k++) v[k] = f(i + k * stride);
 #pragma unroll
-		for (int k = 0; k < 4; k++) store(y + i + 256 * k, v[k]);
-		return;
+		for (int k = 0; k < 4; k++) store(y + i + k * stride, v[k]);
 	}
-	for (; i < n; i += 256) store(y + i, f(i));
+	for (; i < n; i += stride) store(y + i, f(i));
 }
 
-template <class To, class From> DEVICE void copy(To* y, const From* x, int64_t n) {
+template <class To, class From> DEVICE void convert(To* y, const From* x, int64_t n) {
 	each(y, n, [=](int64_t i) { return to_float(x[i]); });
 }
-KERNEL(256, copy_f32_bf16, float* y, const bf16* x, int64_t n) { copy(y, x, n); }
-KERNEL(256, copy_f32_f16, float* y, const f16* x, int64_t n) { copy(y, x, n); }
-KERNEL(256, copy_bf16_f32, bf16* y, const float* x, int64_t n) { copy(y, x, n); }
+KERNEL(256, widen_bf16, float* y, const bf16* x, int64_t n) { convert(y, x, n); }
+KERNEL(256, widen_f16, float* y, const f16* x, int64_t n) { convert(y, x, n); }
+KERNEL(256, narrow_bf16, bf16* y, const float* x, int64_t n) { convert(y, x, n); }
+
+KERNEL(256, fill_f32, float* y, int64_t n, float x) { each(y, n, [=](int64_t) { return x; }); }
+KERNEL(256, fill_bf16, bf16* y, int64_t n, float x) { each(y, n, [=](int64_t) { return x; }); }
 
 KERNEL(256, add_f32, float* y, const float* a, const float* b, int64_t n) {
 	each(y, n, [=](int64_t i) { return a[i] + b[i]; });
@@ -43,21 +45,26 @@ KERNEL(256, add_scaled_f32, float* y, const float* x, int64_t n, float s) {
 	each(y, n, [=](int64_t i) { return fma32(s, x[i], y[i]); });
 }
 
-// column is the first of the columns that a thread of a row's block does, one in 256.
-DEVICE int column() { return (int)(blockIdx.y * 1024 + threadIdx.x); }
-DEVICE int columns_end(int c) { return min((int)(blockIdx.y + 1) * 1024, c); }
-
-template <class T> DEVICE void gather(float* y, const T* x, const int* rows, int c) {
-	const T* from = x + (int64_t)rows[blockIdx.x] * c;
-	float* to = y + (int64_t)blockIdx.x * c;
-	for (int i = column(); i < columns_end(c); i += 256) to[i] = to_float(from[i]);
+// row copies the C elements of a row, a block's width apart.
+template <class T> DEVICE void row(float* y, const T* x, int c) {
+	int i = (int)threadIdx.x, step = (int)blockDim.x;
+	for (; i + 3 * step < c; i += 4 * step) {
+		float v[4];
+#pragma unroll
+		for (int k = 0; k < 4; k++) v[k] = to_float(x[i + k * step]);
+#pragma unroll
+		for (int k = 0; k < 4; k++) y[i + k * step] = v[k];
+	}
+	for (; i < c; i += step) y[i] = to_float(x[i]);
 }
-KERNEL(256, gather_f32, float* y, const float* x, const int* rows, int c) { gather(y, x, rows, c); }
-KERNEL(256, gather_bf16, float* y, const bf16* x, const int* rows, int c) { gather(y, x, rows, c); }
-KERNEL(256, gather_f16, float* y, const f16* x, const int* rows, int c) { gather(y, x, rows, c); }
 
-KERNEL(256, scatter_f32, float* y, const float* x, const int* rows, int c) {
-	const float* from = x + (int64_t)blockIdx.x * c;
-	float* to = y + (int64_t)rows[blockIdx.x] * c;
-	for (int i = column(); i < columns_end(c); i += 256) to[i] = from[i];
+template <class T> DEVICE void gather(float* y, const T* x, const int* rows, int m, int c) {
+	for (int64_t i = blockIdx.x; i < m; i += gridDim.x) row(y + i * c, x + (int64_t)rows[i] * c, c);
+}
+KERNEL(256, gather_f32, float* y, const float* x, const int* rows, int m, int c) { gather(y, x, rows, m, c); }
+KERNEL(256, gather_bf16, float* y, const bf16* x, const int* rows, int m, int c) { gather(y, x, rows, m, c); }
+KERNEL(256, gather_f16, float* y, const f16* x, const int* rows, int m, int c) { gather(y, x, rows, m, c); }
+
+KERNEL(256, scatter_f32, float* y, const float* x, const int* rows, int r, int c) {
+	for (int64_t i = blockIdx.x; i < r; i += gridDim.x) row(y + (int64_t)rows[i] * c, x + i * c, c);
 }

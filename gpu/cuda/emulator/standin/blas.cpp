@@ -1,5 +1,7 @@
 // A stand-in for cuBLASLt: the entry points that blas.go calls, computed plainly, column by
 // column as the library does. It refuses what blas.go should never ask for.
+#include "engine.h"
+
 #include <cstdint>
 #include <cstring>
 #include <vector>

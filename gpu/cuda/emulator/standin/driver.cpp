@@ -65,7 +65,12 @@ thread_local bool has_context;
 bool initialized;
 Result lost; // a failed kernel spoils the context for good
 std::string last_failure;
-size_t used_bytes, all_bytes = size_t{1} << 40;
+size_t used_bytes;
+
+struct Card {
+	int major = 9, minor = 0, driver_version = 12040, count = 1;
+	size_t memory = size_t{1} << 40;
+} card;
 
 struct Failure {
 	int after;
@@ -208,10 +213,10 @@ Result copy(void* stream, void* to, const void* from, size_t n) {
 
 } // namespace
 
-int emulator::enqueue(void* stream, std::function<int()> work) {
+int emulator_enqueue(void* stream, std::function<void()> work) {
 	Lock lock(mutex);
 	Stream* s = stream_of(stream);
-	return s ? ::enqueue(s, std::move(work)) : invalid_handle;
+	return s ? enqueue(s, [=] { return work(), Result(success); }) : invalid_handle;
 }
 
 extern "C" {
@@ -219,17 +224,19 @@ extern "C" {
 // For tests of what goes wrong: the call of an entry point after so many others of it gives code.
 void emulator_fail(const char* name, int after, int code) {
 	Lock lock(mutex);
-	failures[name] = {after, code};
+	if (name) {
+		failures[name] = {after, code};
+		return;
+	}
+	failures.clear();
+	lost = success;
 }
 // emulator_failure is what the last failed launch did wrong.
 const char* emulator_failure() { return last_failure.c_str(); }
-// emulator_limit is the memory of the device, in bytes.
-void emulator_limit(size_t bytes) { all_bytes = bytes; }
-// emulator_revive makes a spoilt context good again, as a new process would.
-void emulator_revive() {
+// emulator_card sets what the devices are.
+void emulator_card(int major, int minor, int driver_version, size_t memory, int count) {
 	Lock lock(mutex);
-	lost = success;
-	failures.clear();
+	card = {major, minor, driver_version, count, memory};
 }
 
 Result cuInit(unsigned) {
@@ -237,24 +244,24 @@ Result cuInit(unsigned) {
 	initialized = true;
 	return refused("cuInit", false);
 }
-Result cuDriverGetVersion(int* version) { return *version = 12040, refused("cuDriverGetVersion", false); }
-Result cuDeviceGetCount(int* n) { return *n = 1, refused("cuDeviceGetCount", false); }
+Result cuDriverGetVersion(int* version) { return *version = card.driver_version, refused("cuDriverGetVersion", false); }
+Result cuDeviceGetCount(int* n) { return *n = card.count, refused("cuDeviceGetCount", false); }
 Result cuDeviceGet(int* device, int ordinal) {
-	*device = 0;
-	return ordinal == 0 ? refused("cuDeviceGet", false) : invalid_device;
+	*device = ordinal;
+	return ordinal >= 0 && ordinal < card.count ? refused("cuDeviceGet", false) : invalid_device;
 }
 Result cuDeviceGetName(char* name, int n, int) {
 	snprintf(name, static_cast<size_t>(n), "CPU emulator");
 	return refused("cuDeviceGetName", false);
 }
-Result cuDeviceTotalMem_v2(size_t* n, int) { return *n = all_bytes, refused("cuDeviceTotalMem_v2", false); }
+Result cuDeviceTotalMem_v2(size_t* n, int) { return *n = card.memory, refused("cuDeviceTotalMem_v2", false); }
 Result cuDeviceGetAttribute(int* value, int attribute, int) {
 	switch (attribute) {
 	case 8: *value = 48 << 10; break;     // MAX_SHARED_MEMORY_PER_BLOCK
 	case 10: *value = warp_size; break;   // WARP_SIZE
 	case 16: *value = 4; break;           // MULTIPROCESSOR_COUNT
-	case 75: *value = 9; break;           // COMPUTE_CAPABILITY_MAJOR
-	case 76: *value = 0; break;           // COMPUTE_CAPABILITY_MINOR
+	case 75: *value = card.major; break;         // COMPUTE_CAPABILITY_MAJOR
+	case 76: *value = card.minor; break;         // COMPUTE_CAPABILITY_MINOR
 	case 97: *value = most_shared; break; // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
 	default: return invalid_value;
 	}
@@ -276,8 +283,8 @@ Result cuCtxSynchronize() {
 
 Result cuMemGetInfo_v2(size_t* free, size_t* total) {
 	Lock lock(mutex);
-	*total = all_bytes;
-	*free = all_bytes > used_bytes ? all_bytes - used_bytes : 0;
+	*total = card.memory;
+	*free = card.memory > used_bytes ? card.memory - used_bytes : 0;
 	return refused("cuMemGetInfo_v2");
 }
 Result cuMemAlloc_v2(Pointer* p, size_t n) {
@@ -285,7 +292,7 @@ Result cuMemAlloc_v2(Pointer* p, size_t n) {
 	if (Result r = refused("cuMemAlloc_v2")) return r;
 	if (capturing()) return while_capturing();
 	if (n == 0) return invalid_value;
-	void* at = used_bytes + n > all_bytes ? nullptr : aligned_alloc(256, (n + 255) / 256 * 256);
+	void* at = used_bytes + n > card.memory ? nullptr : aligned_alloc(256, (n + 255) / 256 * 256);
 	if (!at) return out_of_memory;
 	memset(at, 0xff, n);
 	used_bytes += n;

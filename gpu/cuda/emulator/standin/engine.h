@@ -42,9 +42,10 @@ size_t remove_memory(const void* p);
 bool is_memory(uint64_t p, size_t n);
 // check_access ends the launch, in the checked library, where a kernel may not read or write.
 void check_access(const void* p, size_t n, bool write);
-// enqueue gives work to a stream, as a launch does, and CUDA's result of that.
-int enqueue(void* stream, std::function<int()> work);
-
 extern size_t dynamic_bytes; // shared memory that this launch asked for
 
 } // namespace emulator
+
+// emulator_enqueue gives work to a stream, or to the graph that it records, as a launch does:
+// CUDA's result of that.
+int emulator_enqueue(void* stream, std::function<void()> work);
