@@ -23,9 +23,10 @@ demo: deps build ## start everything and run the demonstration
 
 # The second run is of the packages that try less under the race detector, which
 # slows single-threaded work tenfold (their constant raceEnabled): there they try all.
+# The time-out is for the slowest machine that others use, too.
 test: deps ## all tests, with real servers and the race detector
-	$(GO) test -race -shuffle=on ./... $(TESTED)
-	$(GO) test -shuffle=on $$(find . -name norace_test.go | xargs -n1 dirname | sort)
+	$(GO) test -race -shuffle=on -timeout 40m ./... $(TESTED)
+	$(GO) test -shuffle=on -timeout 40m $$(find . -name norace_test.go | xargs -n1 dirname | sort)
 
 check: lint lint-rules tidy ## everything about the code that is no test
 	$(GO) vet ./... $(TOOLS)

@@ -182,7 +182,7 @@ func TestHookPaysOnce(t *testing.T) {
 	}
 	again := score(t, h, batch)
 	other := newHook(t, config) // after a restart
-	pulled, err := other.Scores(t.Context(), first.ID, time.Second)
+	pulled, err := other.Scores(t.Context(), first.ID, 5*time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func TestTextOfTextIsUnpackedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(env.wait)
-	pulled, err := newHook(t, config).Scores(t.Context(), first.ID, time.Minute)
+	pulled, err := newHook(t, config).Scores(t.Context(), first.ID, 5*time.Minute)
 	if err != nil || pulled.ID != first.ID || pulled.Pending != 0 {
 		t.Errorf("pulled %+v: %v", pulled, err)
 	}
@@ -314,7 +314,7 @@ func TestHookDeadline(t *testing.T) {
 		}
 	}
 	close(env.wait)
-	s, err := h.Scores(t.Context(), s.ID, 20*time.Second)
+	s, err := h.Scores(t.Context(), s.ID, 5*time.Minute)
 	if err != nil || s.Pending != 0 {
 		t.Fatalf("%+v %v", s, err)
 	}
@@ -340,7 +340,7 @@ func TestHookIsInterrupted(t *testing.T) {
 	}
 	close(env.wait)
 	second := newHook(t, audit.HookConfig{Store: l, Audit: audit.Config{Opener: opener{env}}})
-	pulled, err := second.Scores(t.Context(), s.ID, 20*time.Second)
+	pulled, err := second.Scores(t.Context(), s.ID, 5*time.Minute)
 	if err != nil || pulled.Pending != 0 || len(pulled.Scores) != len(batch.Outputs) {
 		t.Fatalf("%+v %v", pulled, err)
 	}
@@ -463,7 +463,7 @@ func (s slow) Open(ctx context.Context, start audit.Start) (audit.Session, error
 type slowSession struct{ audit.Session }
 
 func (s slowSession) Call(ctx context.Context, call audit.Call) (audit.Observation, error) {
-	timer := time.NewTimer(20 * time.Millisecond)
+	timer := time.NewTimer(100 * time.Millisecond)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -476,7 +476,7 @@ func (s slowSession) Call(ctx context.Context, call audit.Call) (audit.Observati
 func TestHookKeepsItsBudget(t *testing.T) {
 	t.Parallel()
 	l := setup(t).Ledger
-	const budget = 200 * time.Millisecond
+	const budget = time.Second
 	h := newHook(t, audit.HookConfig{Store: l, Audit: audit.Config{Opener: opener{slow{shop(t)}}}, Budget: budget, Secret: []byte("s")})
 	reasons, total := map[audit.MaskReason]int{}, 0
 	for i := range 4 {
@@ -565,7 +565,7 @@ func TestCanariesAreNeverPaid(t *testing.T) {
 // and they are kept when it is.
 func raised(t *testing.T, l *ledger.Ledger, run string) []audit.Alarm {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; <-time.After(10 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; <-time.After(10 * time.Millisecond) {
 		alarms, _, err := l.Alarms(t.Context(), run, audit.Page{})
 		if err != nil {
 			t.Fatal(err)

@@ -55,7 +55,7 @@ func (b *broker) start() error {
 		return err
 	}
 	s.Start()
-	if !s.ReadyForConnections(10 * time.Second) {
+	if !s.ReadyForConnections(patience) {
 		return errors.New("the test's JetStream did not start")
 	}
 	b.mu.Lock()
@@ -201,16 +201,19 @@ func (b *bundle) worker(tb testing.TB, handler queue.Handler) *queue.Worker {
 	return w
 }
 
+// patience is for the slowest machine: what is waited for does come.
+const patience = 5 * time.Minute
+
 // await polls until the claim holds.
 func await(tb testing.TB, what string, holds func() bool) {
 	tb.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(patience)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {
 		select {
 		case <-deadline:
-			tb.Fatalf("waited 30 s until %s", what)
+			tb.Fatalf("waited %s until %s", patience, what)
 		case <-tick.C:
 		}
 	}

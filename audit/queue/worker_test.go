@@ -234,11 +234,11 @@ func TestGraceEnds(t *testing.T) {
 func TestSlowHandlerKeepsItsMessage(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.config.AckWait = time.Second // a heartbeat may be late by two thirds of it on a busy machine
+	b.config.AckWait = 6 * time.Second // a heartbeat may be late by two thirds of it on a busy machine
 	var calls atomic.Int32
 	slow := func(ctx context.Context, e audit.Episode) ([]audit.Pair, error) {
 		calls.Add(1)
-		timer := time.NewTimer(3 * b.config.AckWait)
+		timer := time.NewTimer(b.config.AckWait * 4 / 3)
 		defer timer.Stop()
 		select {
 		case <-timer.C:

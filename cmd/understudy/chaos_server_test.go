@@ -171,7 +171,7 @@ func (n *natsProcess) start(ctx context.Context) error {
 		return err
 	}
 	n.cmd, n.gone = cmd, gone
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		conn, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(n.port)) //nolint:noctx // it is there, or it is not
 		if err == nil {
 			return conn.Close()

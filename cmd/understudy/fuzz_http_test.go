@@ -88,7 +88,7 @@ func FuzzHTTP(f *testing.F) {
 		}
 	})
 	client := &http.Client{
-		Timeout:       30 * time.Second,
+		Timeout:       5 * time.Minute,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	f.Cleanup(client.CloseIdleConnections)

@@ -89,7 +89,7 @@ func TestServesTLSAndDrains(t *testing.T) {
 	cfg := main.Default()
 	cfg.DataDir, cfg.Listen = filepath.Join(dir, "data"), "127.0.0.1:0"
 	cfg.TLSCert, cfg.TLSKey = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	cfg.DrainDelay = 10 * time.Second
+	cfg.DrainDelay = 20 * time.Second
 	m := &main.Main{Config: cfg, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	if err := m.Run(t.Context()); err != nil {
 		t.Fatal(err)

@@ -95,7 +95,7 @@ func serveAndStop(t *testing.T, dir string, env []string) string {
 		}
 		req.Header.Set("Authorization", "Bearer geheim-bearer")
 		req.AddCookie(&http.Cookie{Name: "understudy_session", Value: "geheim-cookie"})
-		client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		client := &http.Client{Timeout: 5 * time.Minute, Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 		res, err := client.Do(req)
 		if err != nil {
 			t.Fatal(err)

@@ -73,7 +73,7 @@ func TestWorkerProcess(t *testing.T) {
 	}
 	ns.Start()
 	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
-	if !ns.ReadyForConnections(10 * time.Second) {
+	if !ns.ReadyForConnections(5 * time.Minute) {
 		t.Fatal("the NATS server does not start")
 	}
 	calls := []audit.Call{{Tool: "get_user", Arguments: json.RawMessage(`{"user":"U1"}`)}}
@@ -89,7 +89,7 @@ func TestWorkerProcess(t *testing.T) {
 	if err := worker.Start(); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(5 * time.Minute)
 	for !strings.Contains(d.do(0, "report", "shared"), "1 results: 1 scored") {
 		if time.Now().After(deadline) {
 			t.Fatalf("the worker does not audit: %s", stderr.String())

@@ -206,7 +206,7 @@ func TestAnswersOfEveryKind(t *testing.T) {
 	}
 	env := mount(t, &desk{}, spec, probed())
 	config := probed()
-	config.Timeout = time.Second
+	config.Timeout = 4 * time.Second
 	hurried := mount(t, &desk{}, spec, config)
 	broken := func(how string) audit.Call { return call("break", `{"how":"`+how+`"}`) }
 	tests := []struct {

@@ -212,7 +212,7 @@ func TestConformance(t *testing.T) {
 func TestAnswersOfEveryKind(t *testing.T) {
 	env := mount(t, &venue{}, openenv.Spec{}, seated())
 	hurried := seated()
-	hurried.Timeout = time.Second
+	hurried.Timeout = 4 * time.Second
 	impatient := mount(t, &venue{}, openenv.Spec{}, hurried)
 	odd := func(how string) audit.Call { return call("odd", `{"how":"`+how+`"}`) }
 	tests := []struct {
@@ -280,7 +280,7 @@ func shown(o audit.Observation) string {
 // A server with one place lets the next episode in when the first one ends.
 func TestAFullServerIsWaitedFor(t *testing.T) {
 	config := seated()
-	config.OpenTimeout = 3 * time.Second
+	config.OpenTimeout = 8 * time.Second
 	env := mount(t, &venue{capacity: 1}, openenv.Spec{}, config)
 	first, err := env.Open(t.Context(), audit.Start{})
 	if err != nil {

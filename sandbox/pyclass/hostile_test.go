@@ -55,7 +55,7 @@ func TestHostileClass(t *testing.T) {
 	env, s := open(t, pyclass.Spec{
 		Name: "evil", Kind: pyclass.EnvScaler, Class: "Evil", Source: hostileClass,
 		Tools:  tools("environment", "secret", "parent:pid", "shell:path", "resolve", "orphan", "descriptors"),
-		Config: json.RawMessage(`{}`), Timeout: 10 * time.Second, Memory: 256,
+		Config: json.RawMessage(`{}`), Timeout: 5 * time.Minute, Memory: 256,
 	})
 	holds, err := env.Jail(t.Context())
 	if err != nil {

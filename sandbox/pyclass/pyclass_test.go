@@ -56,7 +56,7 @@ func library(tb testing.TB) pyclass.Spec {
 		Tools: tools("find_book:book_id", "lend:book_id member_id", "tag:word", "weigh", "crash", "hang", "spin",
 			"eat", "write:path", "connect", "shout"),
 		Config:  json.RawMessage(shelf),
-		Timeout: 2 * time.Second, Memory: 256,
+		Timeout: 5 * time.Minute, Memory: 256,
 		Tasks: []pyclass.Scenario{{
 			ID: "t1", Prompt: "Lend Dune to Ann.", Config: json.RawMessage(shelf),
 			Checks: []string{
@@ -263,7 +263,11 @@ func TestLostRunnerHarmsNobody(t *testing.T) {
 	for _, tool := range []string{"hang", "spin", "eat"} {
 		t.Run(tool, func(t *testing.T) {
 			t.Parallel()
-			env, attacker := open(t, library(t))
+			spec := library(t)
+			if tool != "eat" {
+				spec.Timeout = 5 * time.Second // for the other calls, too
+			}
+			env, attacker := open(t, spec)
 			bystander := session(t, env, audit.Start{Seed: 2})
 			lent := call(t, bystander, "lend", `{"book_id":"b1","member_id":"m1"}`)
 			snapshot, err := bystander.(audit.Snapshotter).Snapshot(t.Context())

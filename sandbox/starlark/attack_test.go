@@ -13,7 +13,7 @@ import (
 )
 
 // domain makes a domain of one tool t(db) whose body is given, one statement a line.
-func domain(tb testing.TB, body string) (*starlark.Domain, error) {
+func domain(tb testing.TB, body string, wall time.Duration) (*starlark.Domain, error) {
 	tb.Helper()
 	lines := strings.Split(strings.TrimSpace(body), "\n")
 	text := "def t(db):\n    " + strings.Join(lines, "\n    ") + "\ntool(t, effect=\"write\")\n"
@@ -22,7 +22,7 @@ func domain(tb testing.TB, body string) (*starlark.Domain, error) {
 		"x/state.star":  {Data: []byte("def state(rng):\n    return {\"n\": 1, \"l\": [1, 2], \"m\": {\"a\": {\"b\": 1}}}\n")},
 		"x/domain.star": {Data: []byte(text)},
 	}
-	return starlark.Load(fsys, "x", starlark.Options{Limits: starlark.Limits{Wall: 500 * time.Millisecond}})
+	return starlark.Load(fsys, "x", starlark.Options{Limits: starlark.Limits{Wall: wall}})
 }
 
 type attack struct{ name, body, reason string }
@@ -120,7 +120,7 @@ func TestAttacks(t *testing.T) {
 			continue // one goroutine, ten times slower: the run without the detector tries them all
 		}
 		t.Run(tt.name, func(t *testing.T) {
-			d, err := domain(t, tt.body)
+			d, err := domain(t, tt.body, 500*time.Millisecond)
 			if err != nil {
 				t.Logf("refused when loaded: %v", err)
 				return
@@ -252,7 +252,7 @@ func TestSemantics(t *testing.T) {
 		{`return chars("né")`, `["n","é"]`, "characters, not bytes"},
 	}
 	for _, tt := range tests {
-		d, err := domain(t, tt.body)
+		d, err := domain(t, tt.body, time.Hour)
 		if err != nil {
 			t.Errorf("%s: %v", tt.body, err)
 			continue
@@ -283,7 +283,7 @@ func TestFaults(t *testing.T) {
 		{"return 1 / 0", "division by zero", "arithmetic"},
 	}
 	for _, tt := range tests {
-		d, err := domain(t, tt.body)
+		d, err := domain(t, tt.body, time.Hour)
 		if err != nil {
 			t.Errorf("%s: %v", tt.body, err)
 			continue
@@ -311,7 +311,7 @@ func TestSyntaxErrorsCarryHints(t *testing.T) {
 		{"return nope", "x/domain.star:2:12", "define the name"},
 	}
 	for _, tt := range tests {
-		_, err := domain(t, tt.body)
+		_, err := domain(t, tt.body, time.Hour)
 		if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(audit.ErrorHint(err), tt.hint) {
 			t.Errorf("%q: got %v (hint %q), want %q and a hint with %q", tt.body, err, audit.ErrorHint(err), tt.want, tt.hint)
 		}

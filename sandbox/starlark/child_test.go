@@ -2,6 +2,7 @@ package starlark_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -34,7 +35,7 @@ def eat(db):
     db["total"] += 1
     keep = []
     for i in range(1000000):
-        keep.append("x%d" % i * 1000)
+        keep.append("x%d" % i * 100000)
     return len(keep)
 tool(eat, effect="write")
 
@@ -48,7 +49,7 @@ tool(spin)
 		"b/state.star": {Data: []byte("def state(rng):\n    return {\"total\": 0}\n")},
 	}
 	env, err := starlark.NewChildEnvironment(tb.Context(), fsys, "b", starlark.ChildOptions{
-		Options: starlark.Options{Limits: starlark.Limits{Steps: 1 << 60, Bytes: 1 << 60, Wall: 20 * time.Second}},
+		Options: starlark.Options{Limits: starlark.Limits{Steps: 1 << 60, Bytes: 1 << 60, Wall: time.Hour}},
 		Memory:  512 << 20, Grace: 50 * time.Millisecond,
 	})
 	if err != nil {
@@ -116,9 +117,8 @@ func TestChildCancelled(t *testing.T) {
 	call(t, s, "add", `{"n":2}`)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	started := time.Now()
-	if _, err := s.Call(ctx, audit.Call{Tool: "spin"}); err == nil || time.Since(started) > 5*time.Second {
-		t.Errorf("got %v after %v, want the caller's deadline", err, time.Since(started))
+	if _, err := s.Call(ctx, audit.Call{Tool: "spin"}); !errors.Is(err, context.DeadlineExceeded) { // the domain's own limit is an hour
+		t.Errorf("got %v, want the caller's deadline", err)
 	}
 	if obs := call(t, s, "add", `{"n":1}`); string(obs.Raw) != "3" {
 		t.Errorf("afterwards: got %s, want 3", obs.Raw)

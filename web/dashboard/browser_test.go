@@ -130,7 +130,7 @@ func chromium(t *testing.T) string {
 
 func (b *browser) do(steps ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, 40*time.Second)
+	ctx, cancel := context.WithTimeout(b.ctx, 5*time.Minute)
 	defer cancel()
 	if err := chromedp.Do(ctx, steps...); err != nil {
 		b.t.Fatal(err)
@@ -158,7 +158,7 @@ func (b *browser) click(selector string) {
 
 func evaluate[T any](b *browser, expression string) T {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, 40*time.Second)
+	ctx, cancel := context.WithTimeout(b.ctx, 5*time.Minute)
 	defer cancel()
 	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
 	if err != nil {
@@ -179,7 +179,7 @@ func (b *browser) holds(claim string) bool { b.t.Helper(); return evaluate[bool]
 // until waits for a claim to hold, also across a navigation.
 func (b *browser) until(claim string) {
 	b.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(5 * time.Minute)
 	tick := time.NewTicker(30 * time.Millisecond)
 	defer tick.Stop()
 	for time.Now().Before(deadline) {

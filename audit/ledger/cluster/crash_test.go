@@ -143,7 +143,7 @@ func TestSurvivorIsStopped(t *testing.T) {
 	data := filepath.Join(dir, "postgres")
 	survivor := asOwner(t, dir, filepath.Join(server.Dir, "postgres"), "-D", data, "-c", "listen_addresses=", "-c", "unix_socket_directories="+data)
 	pidFile := filepath.Join(data, "postmaster.pid")
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(5 * time.Minute); ; {
 		if text, err := os.ReadFile(pidFile); err == nil && strings.Contains(string(text), "ready") {
 			break
 		}
