@@ -1,20 +1,92 @@
 package main
 
 import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"understudy/audit"
 	"understudy/gpu"
+	"understudy/gpu/cuda"
 	"understudy/gpu/host"
 )
+
+// computer is a device that somebody closes.
+type computer interface {
+	gpu.Device
+	Close()
+}
+
+// deviceFlags say where the built-in engine computes.
+type deviceFlags struct {
+	device  string
+	threads int
+}
+
+func (d *deviceFlags) register(fs *flag.FlagSet) {
+	fs.StringVar(&d.device, "device", "cpu", "where the built-in engine computes: cpu, cuda, cuda:N for card N; cuda:N:f32 multiplies in float32 instead of bfloat16")
+	fs.IntVar(&d.threads, "threads", 0, "of the built-in engine; 0 = all processors")
+}
+
+// open makes the device.
+func (d *deviceFlags) open(mode gpu.Mode) (computer, error) {
+	if d.device == "" || d.device == "cpu" {
+		device, err := host.New(host.Options{Mode: mode, Threads: d.threads})
+		if err != nil {
+			return nil, &audit.Error{Code: audit.CodeInvalid, Message: "open the device", Hint: "understudy help serve", Err: err}
+		}
+		return device, nil
+	}
+	o, err := cudaOptions(d.device)
+	if err != nil {
+		return nil, err
+	}
+	o.Mode = mode
+	device, err := cuda.New(o)
+	if err != nil {
+		return nil, &audit.Error{Code: audit.CodeInvalid, Message: "--device " + d.device, Hint: "understudy version --devices lists what there is; --device cpu needs no card", Err: err}
+	}
+	return device, nil
+}
+
+// cudaOptions reads cuda, cuda:N or cuda:N:f32.
+func cudaOptions(text string) (cuda.Options, error) {
+	o := cuda.Options{Products: gpu.BF16}
+	parts := strings.Split(text, ":")
+	wrong := usageError("--device "+text, "write cpu, cuda, cuda:N or cuda:N:f32; understudy version --devices lists what there is")
+	if parts[0] != "cuda" || len(parts) > 3 {
+		return o, wrong
+	}
+	if len(parts) > 1 {
+		n, err := strconv.Atoi(parts[1])
+		if err != nil || n < 0 {
+			return o, wrong
+		}
+		o.Number = n
+	}
+	if len(parts) > 2 {
+		if parts[2] != "f32" {
+			return o, wrong
+		}
+		o.Products = gpu.F32
+	}
+	return o, nil
+}
 
 // devices are those of the built-in engine that one command works on: each parameter
 // set has one of its own, and all are closed when nothing works on them any more.
 type devices struct {
-	threads int // of each; 0 = all processors
-	made    []*host.Device
+	deviceFlags
+	made []computer
 }
 
 // next makes one more; it is what train.Runtime asks for.
 func (d *devices) next() (gpu.Device, error) {
-	device, err := host.New(host.Options{Threads: d.threads})
+	device, err := d.open(gpu.Exact)
 	if err != nil {
 		return nil, err
 	}
@@ -25,5 +97,24 @@ func (d *devices) next() (gpu.Device, error) {
 func (d *devices) close() {
 	for _, device := range d.made {
 		device.Close()
+	}
+}
+
+// listDevices prints what computes on this machine. No GPU is an ordinary answer.
+func listDevices(out io.Writer) {
+	fmt.Fprintf(out, "cpu: %s, %d threads, kernels %s\n", runtime.GOARCH, runtime.GOMAXPROCS(0), strings.Join(host.Kernels(), ", "))
+	cards, err := cuda.Cards()
+	switch {
+	case errors.Is(err, cuda.ErrNoDevice) || err == nil && len(cards) == 0:
+		fmt.Fprintln(out, "cuda: no NVIDIA GPU, or no driver for one")
+	case err != nil:
+		fmt.Fprintf(out, "cuda: %v\n", err)
+	}
+	for i, c := range cards {
+		fmt.Fprintf(out, "cuda:%d: %s, %s GiB, compute capability %d.%d, driver for CUDA %d.%d", i, c.Name, gibibytes(c.Memory), c.Major, c.Minor, c.Driver/1000, c.Driver%1000/10)
+		if err := c.Usable(); err != nil {
+			fmt.Fprintf(out, "; not usable: %v", err)
+		}
+		fmt.Fprintln(out)
 	}
 }

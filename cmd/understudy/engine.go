@@ -11,13 +11,12 @@ import (
 	openai "understudy/envace/serve"
 	"understudy/gpu"
 	"understudy/gpu/generate"
-	"understudy/gpu/host"
 	"understudy/gpu/tokenizer"
 )
 
 // engineFlags say how much the built-in engine may take.
 type engineFlags struct {
-	threads int
+	deviceFlags
 	batch   int
 	context int
 	kvMiB   int
@@ -25,7 +24,7 @@ type engineFlags struct {
 }
 
 func (e *engineFlags) register(fs *flag.FlagSet) {
-	fs.IntVar(&e.threads, "threads", 0, "of the built-in engine; 0 = all processors")
+	e.deviceFlags.register(fs)
 	fs.IntVar(&e.batch, "batch", 16, "texts that the built-in engine writes at once")
 	fs.IntVar(&e.context, "context", 0, "most tokens of a request to it; 0 = what the model was made for")
 	fs.IntVar(&e.kvMiB, "kv-memory", 512, "MiB for its keys and values; a request that cannot fit is refused")
@@ -36,7 +35,7 @@ func (e *engineFlags) register(fs *flag.FlagSet) {
 type engine struct {
 	*generate.Engine
 	name   string
-	device *host.Device
+	device computer
 	model  *gpu.Model
 	tokens *tokenizer.Tokenizer
 }
@@ -66,10 +65,8 @@ func (e *engine) openDevice(f engineFlags) (err error) {
 	if f.fast {
 		mode = gpu.Fast
 	}
-	if e.device, err = host.New(host.Options{Mode: mode, Threads: f.threads}); err != nil {
-		return &audit.Error{Code: audit.CodeInvalid, Message: "open the device", Hint: "understudy help serve", Err: err}
-	}
-	return nil
+	e.device, err = f.open(mode)
+	return err
 }
 
 // start allocates the arena. The program's memory limit is for audits; what the

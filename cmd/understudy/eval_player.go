@@ -98,7 +98,7 @@ func (e *evaluation) another(f policyFlags) (eval.AskFunc, error) {
 func (e *evaluation) openRun(ctx context.Context) error {
 	f := e.flags
 	s := &stage{inv: e.inv, envs: e.envs, flags: rehearseFlags{
-		recipe: f.recipe, arm: f.arm, out: f.run, seed: f.seed, attempts: f.rehearse, mode: f.mode, memory: cmp.Or(f.memory, 48), threads: f.policy.engine.threads,
+		recipe: f.recipe, arm: f.arm, out: f.run, seed: f.seed, attempts: f.rehearse, mode: f.mode, memory: cmp.Or(f.memory, 48), deviceFlags: f.policy.engine.deviceFlags,
 	}}
 	e.opened = append(e.opened, s.closePlayer)
 	if err := s.open(ctx); err != nil {

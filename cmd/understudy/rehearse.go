@@ -40,8 +40,9 @@ type rehearseFlags struct {
 	approve          string
 	journal, id      string
 	sweep            bool
-	tasks, threads   int
-	svg              string
+	tasks            int
+	deviceFlags
+	svg string
 }
 
 func (f *rehearseFlags) register(fs *flag.FlagSet) {
@@ -59,7 +60,7 @@ func (f *rehearseFlags) register(fs *flag.FlagSet) {
 	fs.BoolVar(&f.sweep, "sweep", false, "measure 0 to 3 attempts in both modes on --tasks held-out tasks, every write approved")
 	fs.IntVar(&f.tasks, "tasks", 100, "of a sweep")
 	fs.StringVar(&f.svg, "svg", "", "file for the sweep's picture")
-	fs.IntVar(&f.threads, "threads", 0, "of the engine; 0 = all processors")
+	f.deviceFlags.register(fs)
 }
 
 // stage is a policy with everything that its rehearsals need.
@@ -124,7 +125,7 @@ func (s *stage) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	s.devices.threads = f.threads
+	s.devices.deviceFlags = f.deviceFlags
 	s.format = tiny.Format{Vocabulary: words}
 	s.player, err = train.OpenPlayer(train.Config{Recipe: s.recipe, Arm: arm, Seed: f.seed, Format: s.format},
 		train.Runtime{Out: f.out, Device: s.devices.next})

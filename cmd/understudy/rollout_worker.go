@@ -13,8 +13,6 @@ import (
 	"understudy/audit"
 	"understudy/audit/queue"
 	"understudy/envace/train"
-	"understudy/gpu"
-	"understudy/gpu/host"
 )
 
 func rolloutWorkerCommand() command {
@@ -26,7 +24,7 @@ func rolloutWorkerCommand() command {
 			fs.StringVar(&f.recipe, "recipe", "tiny", "of the run, by its name or file")
 			fs.StringVar(&f.arm, "arm", string(train.ArmEnvACE), "of the run")
 			fs.Uint64Var(&f.seed, "seed", 1, "of the run")
-			fs.IntVar(&f.threads, "threads", 0, "of the engine; 0 = all processors")
+			f.deviceFlags.register(fs)
 			inFlight := fs.Int("in-flight", 64, "rollouts side by side: as many as the engine writes at once")
 			f.policy.register(fs)
 			return func(ctx context.Context, inv *invocation) error { return rollOut(ctx, inv, f, *inFlight) }
@@ -69,7 +67,9 @@ func rollOut(ctx context.Context, inv *invocation, f trainFlags, inFlight int) (
 	if err != nil {
 		return err
 	}
-	runtime := train.Runtime{Device: func() (gpu.Device, error) { return host.New(host.Options{Threads: f.threads}) }}
+	engine := devices{deviceFlags: f.deviceFlags}
+	defer engine.close()
+	runtime := train.Runtime{Device: engine.next}
 	inv.log.InfoContext(ctx, "rolling out", slog.String("run", farmName(recipe, arm, f.seed)), slog.Int("in_flight", inFlight))
 	err = train.RollOut(ctx, c, runtime, dealt, "")
 	if errors.Is(err, errInterrupted) {

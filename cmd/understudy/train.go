@@ -36,12 +36,13 @@ func trainCommand() command {
 type trainFlags struct {
 	recipe, arm, arms, seeds, out string
 	seed                          uint64
-	steps, threads                int
-	sweep, table, ceiling         bool
-	away                          bool // rollouts are done by workers elsewhere
-	svg                           string
-	policy                        policyFlags
-	chat                          chatFlags
+	steps                         int
+	deviceFlags
+	sweep, table, ceiling bool
+	away                  bool // rollouts are done by workers elsewhere
+	svg                   string
+	policy                policyFlags
+	chat                  chatFlags
 }
 
 func (f *trainFlags) register(fs *flag.FlagSet) {
@@ -50,7 +51,7 @@ func (f *trainFlags) register(fs *flag.FlagSet) {
 	fs.Uint64Var(&f.seed, "seed", 1, "of parameters and draws")
 	fs.StringVar(&f.out, "out", "", "folder of all runs of the recipe; default runs/NAME")
 	fs.IntVar(&f.steps, "steps", 0, "train so many steps instead of the recipe's")
-	fs.IntVar(&f.threads, "threads", 0, "of the engine; 0 = all processors")
+	f.deviceFlags.register(fs)
 	fs.BoolVar(&f.sweep, "sweep", false, "train every arm of --arms with every seed of --seeds; what is complete is not trained again")
 	fs.StringVar(&f.arms, "arms", "base,grpo-sandbox,envace,per-role,envace+calibration", "arms of a sweep")
 	fs.StringVar(&f.seeds, "seeds", "1,2,3", "seeds of a sweep")
@@ -280,7 +281,7 @@ func (t *training) run(ctx context.Context, c train.Config) error {
 	c = t.common
 	c.Arm, c.Seed = arm, seed
 	c.Source = t.sources[arm]
-	engine := devices{threads: t.flags.threads}
+	engine := devices{deviceFlags: t.flags.deviceFlags}
 	defer engine.close()
 	return t.runAs(ctx, c, train.Runtime{Out: t.flags.out, Device: engine.next})
 }

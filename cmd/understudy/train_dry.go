@@ -64,7 +64,7 @@ func dryRun(ctx context.Context, inv *invocation, f trainFlags, recipe train.Rec
 		}
 		d.Source = envace.Simulated{Rehearser: simulator}
 	}
-	engine := devices{threads: f.threads}
+	engine := devices{deviceFlags: f.deviceFlags}
 	defer engine.close()
 	d.Runtime = train.Runtime{Out: out, Device: engine.next}
 	fmt.Fprintln(inv.stdout, "\nrunning, small:")

@@ -17,7 +17,7 @@ func versionCommand() command {
 			return func(_ context.Context, inv *invocation) error {
 				fmt.Fprintf(inv.stdout, "understudy %s (%s %s/%s)\n", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 				if *devices {
-					fmt.Fprintf(inv.stdout, "cpu: %s, %d threads\nno GPU device in this build\n", runtime.GOARCH, runtime.GOMAXPROCS(0))
+					listDevices(inv.stdout)
 				}
 				return nil
 			}

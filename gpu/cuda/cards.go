@@ -7,11 +7,11 @@ import (
 
 // Card is one GPU as the driver describes it.
 type Card struct {
-	Name          string
-	Memory        int64
-	Major, Minor  int // compute capability
-	DriverVersion int // 12040 is CUDA 12.4
-	handle        int32
+	Name         string
+	Memory       int64
+	Major, Minor int // compute capability
+	Driver       int // 12040 is CUDA 12.4
+	handle       int32
 }
 
 // Oldest that the kernels are for.
@@ -50,7 +50,7 @@ func (d *driver) cards() ([]Card, error) {
 		if err := d.describe(&cards[i], i); err != nil {
 			return nil, err
 		}
-		cards[i].DriverVersion = int(version)
+		cards[i].Driver = int(version)
 	}
 	return cards, nil
 }
@@ -80,11 +80,11 @@ func (d *driver) describe(c *Card, i int) error {
 	return nil
 }
 
-// usable says why a card cannot be used.
-func (c Card) usable() error {
-	if c.DriverVersion < oldestDriver {
+// Usable says why a card cannot be used.
+func (c Card) Usable() error {
+	if c.Driver < oldestDriver {
 		return fmt.Errorf("the driver is for CUDA %d.%d: the kernels need 12.0 or later, update the driver",
-			c.DriverVersion/1000, c.DriverVersion%1000/10)
+			c.Driver/1000, c.Driver%1000/10)
 	}
 	if 10*c.Major+c.Minor < oldestCompute {
 		return fmt.Errorf("%s has compute capability %d.%d: the kernels need 8.0 or later (A100, H100, H200, RTX 30 and newer); use the host device",

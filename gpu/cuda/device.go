@@ -81,7 +81,7 @@ func (d *Device) setUp() error {
 	}
 	card := cards[d.Number]
 	d.name = card.Name
-	if err := card.usable(); err != nil {
+	if err := card.Usable(); err != nil {
 		return err
 	}
 	if err := t.open(card); err != nil {
