@@ -51,7 +51,7 @@ var _ gpu.Device = (*Device)(nil)
 func New(o Options) (_ *Device, err error) {
 	lib, err := openDriver(o.Libraries)
 	if err != nil {
-		return nil, fmt.Errorf("cuda device: %w", err)
+		return nil, named(err)
 	}
 	d := &Device{Options: o, thread: startThread(lib),
 		arena: arena{taken: map[uint64]taken{}}, kernels: map[string]uint64{}, plans: map[shape]int{}, weights: map[*memory][]*weight{}, spare: make(chan []command, 4),
@@ -62,7 +62,7 @@ func New(o Options) (_ *Device, err error) {
 	}
 	if err != nil {
 		d.Close()
-		return nil, fmt.Errorf("cuda device: %w", err)
+		return nil, named(err)
 	}
 	return d, nil
 }
@@ -174,6 +174,15 @@ func (d *Device) Name() string { return "cuda " + strings.TrimSpace(d.name) }
 
 // Mode is what New was asked for.
 func (d *Device) Mode() gpu.Mode { return d.Options.Mode }
+
+// named says whose error it is, once.
+func named(err error) error {
+	const name = "cuda device: "
+	if strings.HasPrefix(err.Error(), name) {
+		return err
+	}
+	return fmt.Errorf(name+"%w", err)
+}
 
 // refuse keeps the first failure until Sync.
 func (d *Device) refuse(err error) {

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"bytes"
+	"cmp"
 	"hash/maphash"
 	"slices"
 	"unsafe"
@@ -75,18 +76,16 @@ func (g *graphs) capture(t *thread, list []command) (*graph, error) {
 	}
 	failed := t.enqueue(list)
 	var recorded uintptr
-	if err := d.call("end a capture", d.captureEnd, t.stream, uintptr(unsafe.Pointer(&recorded))); failed != nil || err != nil {
-		if failed != nil {
-			err = failed
+	ended := d.call("end a capture", d.captureEnd, t.stream, uintptr(unsafe.Pointer(&recorded)))
+	if err := cmp.Or(failed, ended); err != nil {
+		if recorded != 0 {
+			_ = d.call("free a graph", d.graphDestroy, recorded)
 		}
 		return nil, err
 	}
 	kept := &graph{list: slices.Clone(list)}
 	err := d.call("make a graph", d.graphInstantiate, uintptr(unsafe.Pointer(&kept.exec)), recorded, 0)
-	if freed := d.call("free a graph", d.graphDestroy, recorded); err == nil {
-		err = freed
-	}
-	return kept, err
+	return kept, cmp.Or(err, d.call("free a graph", d.graphDestroy, recorded))
 }
 
 // keep remembers a graph, in place of the one that was not used for longest.

@@ -71,7 +71,7 @@ func (d *Device) Alloc(t gpu.DType, n int) (gpu.Buffer, error) {
 	}
 	b, err := d.allocate(t, n)
 	if err != nil {
-		return b, fmt.Errorf("cuda device: %w", err)
+		return b, named(err)
 	}
 	d.Zero(b)
 	return b, nil
@@ -85,7 +85,7 @@ func (d *Device) Map(t gpu.DType, data []byte) (gpu.Buffer, error) {
 	}
 	b, err := d.allocate(t, n)
 	if err != nil {
-		return b, fmt.Errorf("cuda device: %w", err)
+		return b, named(err)
 	}
 	d.upload(b, data)
 	return b, d.Sync()
@@ -214,7 +214,7 @@ func (d *Device) wait(doing string) error {
 	}
 	if err != nil {
 		d.planned = pagePlan{} // it may not have been made
-		return fmt.Errorf("cuda device: %w", err)
+		return named(err)
 	}
 	return nil
 }

@@ -105,16 +105,19 @@ func (t *thread) launch(c *command) error {
 }
 
 // wait waits for the stream and gives the first failure since the last wait; a lost device
-// fails for ever.
+// fails for ever. Even after a failure the stream is waited for: it may still read pinned
+// memory.
 func (t *thread) wait(doing string) error {
-	err := t.failed
-	if err == nil {
-		err = t.driver.call(doing, t.driver.streamSync, t.stream)
+	failed := t.failed
+	if isLost(failed) {
+		return failed
 	}
-	if err == nil || !isLost(err) {
-		t.failed = nil
-		return err
+	t.failed = nil
+	if err := t.driver.call(doing, t.driver.streamSync, t.stream); failed == nil {
+		failed = err
 	}
-	t.failed = err
-	return err
+	if isLost(failed) {
+		t.failed = failed
+	}
+	return failed
 }

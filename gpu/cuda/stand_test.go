@@ -1,0 +1,94 @@
+package cuda_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+
+	"understudy/gpu/cuda"
+	"understudy/gpu/cuda/emulator"
+)
+
+// standIn is the folder of the emulated driver.
+func standIn(t *testing.T, l emulator.Library) string {
+	t.Helper()
+	folder, err := emulator.Build(t.Context(), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+// open makes a device on the emulator.
+func open(t *testing.T, o cuda.Options) *cuda.Device {
+	t.Helper()
+	if o.Libraries == nil {
+		o.Libraries = []string{standIn(t, emulator.Ascending)}
+	}
+	d, err := cuda.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	return d
+}
+
+// faulty is an emulated driver of the test's own, which can be told to fail: a card that is
+// lost is lost to everybody who uses the same library.
+type faulty struct {
+	t       *testing.T
+	folder  string
+	library uintptr
+}
+
+func newFaulty(t *testing.T) *faulty {
+	t.Helper()
+	f := &faulty{t: t, folder: t.TempDir()}
+	text, err := os.ReadFile(filepath.Join(standIn(t, emulator.Ascending), "libcuda.so.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(f.folder, "libcuda.so.1")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if f.library, err = purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+//go:uintptrescapes
+func (f *faulty) call(name string, args ...uintptr) {
+	f.t.Helper()
+	at, err := purego.Dlsym(f.library, name)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	purego.SyscallN(at, args...)
+}
+
+// fail makes the call of an entry point, after so many others of it, give a result.
+func (f *faulty) fail(symbol string, after, result int) {
+	f.t.Helper()
+	name := append([]byte(symbol), 0)
+	f.call("emulator_fail", uintptr(unsafe.Pointer(&name[0])), uintptr(after), uintptr(result))
+}
+
+// card changes what the machine has.
+func (f *faulty) card(major, minor, driver int, memory int64, count int) {
+	f.t.Helper()
+	f.call("emulator_card", uintptr(major), uintptr(minor), uintptr(driver), uintptr(memory), uintptr(count))
+}
+
+func (f *faulty) open(o cuda.Options) (*cuda.Device, error) {
+	o.Libraries = []string{f.folder}
+	d, err := cuda.New(o)
+	if err == nil {
+		f.t.Cleanup(d.Close)
+	}
+	return d, err
+}
