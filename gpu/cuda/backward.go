@@ -15,18 +15,34 @@ func (d *Device) EmbedBackward(dtable, dy, tokens gpu.Buffer) {
 	}
 }
 
+// Shares of the rows whose gradients of a gain are summed apart, so that narrow norms, too, fill a
+// card: heads of queries have 128 columns and a million rows.
+const (
+	rowsOfShare = 256
+	mostShares  = 256
+)
+
 // RMSNormBackward does dx += rstd·(dn − n·mean(dn·n)), dw += Σ_rows dy·n with n = x·rstd,
 // dn = dy·w: rms_norm_backward_f32(dx, dy, x, w, rstd, r, c), a block a row, and
-// rms_norm_backward_w_f32(dw, dy, x, rstd, r, c), a block 32 columns.
+// rms_norm_backward_w_f32(sums, dy, x, rstd, r, c), a block 32 columns of a share of the rows; then
+// add_rows_f32(dw, sums, shares, c).
 func (d *Device) RMSNormBackward(dx, dw, dy, x, w, rstd gpu.Buffer) {
 	r, c := rstd.Len, w.Len
 	if r == 0 {
 		return
 	}
 	d.launch("rms_norm_backward_f32", line(r), rowBlock(c), 0, ptr(dx), ptr(dy), ptr(x), ptr(w), ptr(rstd), i32(r), i32(c))
-	if !dw.None() {
-		d.launch("rms_norm_backward_w_f32", line(ceil(c, 32)), block(threads), 0, ptr(dw), ptr(dy), ptr(x), ptr(rstd), i32(r), i32(c))
+	if dw.None() {
+		return
 	}
+	shares := min(ceil(r, rowsOfShare), mostShares)
+	sums, err := d.scratchOf(scratchSums, shares*c)
+	if err != nil {
+		d.refuse(err)
+		return
+	}
+	d.launch("rms_norm_backward_w_f32", plane(ceil(c, 32), shares), block(threads), 0, ptr(sums), ptr(dy), ptr(x), ptr(rstd), i32(r), i32(c))
+	d.launch("add_rows_f32", line(ceil(c, threads)), block(threads), 0, ptr(dw), ptr(sums), i32(shares), i32(c))
 }
 
 // SwiGLUBackward is the gradient of SwiGLU.
@@ -39,7 +55,7 @@ func (d *Device) SwiGLUBackward(dgate, dup, dh, gate, up gpu.Buffer) {
 // log_probs_backward_f32(logits, scale, lse, targets, entropy, dlogprob, dentropy or 0, r, v).
 func (d *Device) LogProbsBackward(t gpu.TokenLoss, dlogprob, dentropy gpu.Buffer) {
 	if r := t.LSE.Len; r > 0 {
-		d.launch("log_probs_backward_f32", line(r), block(threads), 0, ptr(t.Logits), ptr(t.Scale), ptr(t.LSE), ptr(t.Targets),
+		d.launch("log_probs_backward_f32", line(r), vocabularyBlock(t.Logits.Len/r), 0, ptr(t.Logits), ptr(t.Scale), ptr(t.LSE), ptr(t.Targets),
 			ptr(t.Entropy), ptr(dlogprob), ptr(dentropy), i32(r), i32(t.Logits.Len/r))
 	}
 }

@@ -105,11 +105,14 @@ func (d *Device) SwiGLU(h, gate, up gpu.Buffer) {
 	d.launch("swiglu_f32", elements(h.Len), block(threads), 0, ptr(h), ptr(gate), ptr(up), i64(h.Len))
 }
 
+// vocabularyBlock is the threads for a row of v logits, by v alone: many, as there are few rows.
+func vocabularyBlock(v int) dim { return block(min(4*threads, ceil(v, 32)*32)) }
+
 // LogProbs writes LSE and, when there are targets, LogProb and Entropy, a block a row:
 // log_probs_f32(lse, logprob, entropy, logits, scale, targets or 0, r, v).
 func (d *Device) LogProbs(t gpu.TokenLoss) {
 	if r := t.LSE.Len; r > 0 {
-		d.launch("log_probs_f32", line(r), block(threads), 0,
+		d.launch("log_probs_f32", line(r), vocabularyBlock(t.Logits.Len/r), 0,
 			ptr(t.LSE), ptr(t.LogProb), ptr(t.Entropy), ptr(t.Logits), ptr(t.Scale), ptr(t.Targets), i32(r), i32(t.Logits.Len/r))
 	}
 }

@@ -55,6 +55,8 @@ DEVICE float __shfl_up_sync(uint32_t mask, float x, int by) { return __nvvm_shfl
 DEVICE int __shfl_up_sync(uint32_t mask, int x, int by) { return __nvvm_shfl_sync_up_i32(mask, x, by, 0); }
 DEVICE float __shfl_down_sync(uint32_t mask, float x, int by) { return __nvvm_shfl_sync_down_f32(mask, x, by, 31); }
 DEVICE int __shfl_down_sync(uint32_t mask, int x, int by) { return __nvvm_shfl_sync_down_i32(mask, x, by, 31); }
+// first_lane is the lowest lane of a ballot that is not 0.
+DEVICE int first_lane(uint32_t ballot) { return __builtin_ctz(ballot); }
 DEVICE float fma32(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 DEVICE float sqrt32(float x) { return __nvvm_sqrt_rn_f(x); }
 DEVICE float max32(float a, float b) { return __builtin_fmaxf(a, b); }
@@ -67,6 +69,7 @@ DEVICE uint64_t as_bits(double x) { return __builtin_bit_cast(uint64_t, x); }
 DEVICE float exp2_approx(float x) { return __nvvm_ex2_approx_f(x); }
 #else
 #define DEVICE static __forceinline__ __device__
+DEVICE int first_lane(uint32_t ballot) { return __ffs((int)ballot) - 1; }
 DEVICE float fma32(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 DEVICE float sqrt32(float x) { return __fsqrt_rn(x); }
 DEVICE float max32(float a, float b) { return fmaxf(a, b); }

@@ -150,6 +150,7 @@ template <class T> T __shfl_down_sync(uint32_t mask, T x, int by) {
 	return emulator::exchange(mask, x, lane + by < 32 ? lane + by : lane);
 }
 
+DEVICE int first_lane(uint32_t ballot) { return __builtin_ctz(ballot); }
 DEVICE float fma32(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 DEVICE float sqrt32(float x) { return sqrtf(x); }
 DEVICE float max32(float a, float b) { return fmaxf(a, b); }

@@ -1,0 +1,74 @@
+// norm.cu is RMSNorm, of the model's width and of the heads of queries and keys, and its gradient.
+//
+//	kernel                   grid           block    arguments
+//	rms_norm_f32             R              rowBlock y (R,C), rstd (R), x (R,C), w (C), R, C, eps         rstd = 1/sqrt(mean(x²)+eps), y = x·rstd·w; y may be x
+//	add_rms_norm_f32         R              rowBlock y (R,C), rstd (R), x (R,C), b (R,C), w (C), R, C, eps x += b, then as above
+//	rms_norm_backward_f32    R              rowBlock dx (R,C), dy (R,C), x (R,C), w (C), rstd (R), R, C    dx += rstd·(dn − n·mean(dn·n)), n = x·rstd, dn = dy·w
+//	rms_norm_backward_w_f32  (⌈C/32⌉, P)    256      sums (P,C), dy (R,C), x (R,C), rstd (R), R, C         sums[p] = Σ dy·n over the rows p·⌈R/P⌉..
+//	add_rows_f32             ⌈C/256⌉        256      y (C), x (P,C), P, C                                  y += Σ_p x[p], in order
+//
+// rowBlock is min(256, C rounded up to 32) threads, by C alone: so is the order of a row's sum.
+#include "dev.h"
+
+DEVICE float inverse_rms(float sum, int c, float eps) { return 1.f / sqrt32(sum / (float)c + eps); }
+
+template <bool add> DEVICE void rms_norm(float* y, float* rstd, float* x, const float* b, const float* w, int r, int c, float eps) {
+	__shared__ float scratch[33];
+	for (int64_t row = blockIdx.x; row < r; row += gridDim.x) {
+		float *to = y + row * c, *from = x + row * c, sum = 0;
+		for (int i = (int)threadIdx.x; i < c; i += (int)blockDim.x) {
+			float v = from[i];
+			if (add) from[i] = v = v + b[row * c + i];
+			sum = fma32(v, v, sum);
+		}
+		float s = inverse_rms(block_sum(sum, scratch), c, eps);
+		if (threadIdx.x == 0) rstd[row] = s;
+		for (int i = (int)threadIdx.x; i < c; i += (int)blockDim.x) to[i] = from[i] * s * w[i];
+	}
+}
+KERNEL(256, rms_norm_f32, float* y, float* rstd, const float* x, const float* w, int r, int c, float eps) {
+	rms_norm<false>(y, rstd, const_cast<float*>(x), nullptr, w, r, c, eps);
+}
+KERNEL(256, add_rms_norm_f32, float* y, float* rstd, float* x, const float* b, const float* w, int r, int c, float eps) {
+	rms_norm<true>(y, rstd, x, b, w, r, c, eps);
+}
+
+KERNEL(256, rms_norm_backward_f32, float* dx, const float* dy, const float* x, const float* w, const float* rstd, int r, int c) {
+	__shared__ float scratch[33];
+	for (int64_t row = blockIdx.x; row < r; row += gridDim.x) {
+		const float *grad = dy + row * c, *from = x + row * c;
+		float s = rstd[row], sum = 0;
+		for (int i = (int)threadIdx.x; i < c; i += (int)blockDim.x) sum = fma32(grad[i] * w[i], from[i], sum);
+		float mean = block_sum(sum, scratch) / (float)c * s * s;
+		float* to = dx + row * c;
+		for (int i = (int)threadIdx.x; i < c; i += (int)blockDim.x)
+			to[i] += s * fma32(-from[i], mean, grad[i] * w[i]);
+	}
+}
+
+// Warp k of eight adds the rows k, k+8, .. of the block's share; the eight sums are added in order.
+KERNEL(256, rms_norm_backward_w_f32, float* sums, const float* dy, const float* x, const float* rstd, int r, int c) {
+	__shared__ float parts[8][32];
+	int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, column = (int)blockIdx.x * 32 + lane;
+	int share = (r + (int)gridDim.y - 1) / (int)gridDim.y;
+	int first = share * (int)blockIdx.y, end = min(first + share, r);
+	float sum = 0;
+	if (column < c)
+		for (int row = first + warp; row < end; row += 8) {
+			int64_t at = (int64_t)row * c + column;
+			sum = fma32(dy[at] * rstd[row], x[at], sum);
+		}
+	parts[warp][lane] = sum;
+	__syncthreads();
+	if (warp != 0 || column >= c) return;
+	for (int k = 1; k < 8; k++) sum += parts[k][lane];
+	sums[(int64_t)blockIdx.y * c + column] = sum;
+}
+
+KERNEL(256, add_rows_f32, float* y, const float* x, int p, int c) {
+	int column = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+	if (column >= c) return;
+	float sum = 0;
+	for (int row = 0; row < p; row++) sum += x[(int64_t)row * c + column];
+	y[column] += sum;
+}
