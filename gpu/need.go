@@ -9,6 +9,21 @@ func (c Config) Parameters() int64 {
 	return n
 }
 
+// Matrices is how many of them are in the matrices that rows are multiplied by: all but
+// norms, and but a table of embeddings that is not the head, too.
+func (c Config) Matrices() int64 {
+	var n int64
+	for _, t := range c.tensors() {
+		if len(t.Shape) > 1 {
+			n += int64(size(t.Shape))
+		}
+	}
+	if !c.Tied {
+		n -= int64(c.Vocab) * int64(c.Width)
+	}
+	return n
+}
+
 // TrainingBytes is what NewTrainer would allocate for activations and scratch, on
 // any model of this shape without adapters: beside weights, gradients and moments,
 // which take 4 bytes a parameter each. Nothing is allocated.
@@ -16,6 +31,27 @@ func (c Config) TrainingBytes(t TrainerConfig) int64 {
 	model := &Model{Config: c}
 	trainer := &Trainer{TrainerConfig: t.withDefaults(c), forward: forward{Model: model}}
 	return trainer.plan().bytes()
+}
+
+// RolloutBytes is what NewRunner would allocate, on any model of this shape without
+// adapters, its KV arena included. Nothing is allocated.
+func (c Config) RolloutBytes(r RunnerConfig) int64 {
+	runner := &Runner{RunnerConfig: r, forward: forward{Model: &Model{Config: c}}}
+	return runner.plan().bytes()
+}
+
+// AdapterParameters is how many numbers an adapter on a model of this shape has.
+func (c Config) AdapterParameters(a AdapterConfig) (int64, error) {
+	targets, err := a.targets()
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, p := range targets {
+		rows, columns := c.projShape(p)
+		n += c.Layers * a.Rank * (rows + columns)
+	}
+	return int64(n), nil
 }
 
 // withDefaults fills in what depends on the model.

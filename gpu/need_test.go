@@ -38,6 +38,27 @@ func TestTrainingBytes(t *testing.T) {
 		}
 		trainer.Free()
 	}
+	runner := gpu.RunnerConfig{Pages: 9, Rows: 20, Wanted: 5, Sequences: 3, Context: 40}
+	r, err := m.NewRunner(runner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := c.RolloutBytes(runner), r.Bytes(); got != want {
+		t.Errorf("rollouts: %d bytes, allocated are %d", got, want)
+	}
+	r.Free()
+	adapter := gpu.AdapterConfig{Rank: 3, Alpha: 1, Targets: []string{"q_proj", "down_proj"}}
+	a, err := m.AddAdapter("a", adapter, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := 0
+	for _, x := range a.Params.Tensors {
+		held += x.Len
+	}
+	if got, err := c.AdapterParameters(adapter); err != nil || got != int64(held) {
+		t.Errorf("an adapter has %d parameters, %v: there are %d", got, err, held)
+	}
 	sum := int64(0)
 	for _, x := range m.Params.Tensors {
 		sum += int64(x.Len)

@@ -36,8 +36,19 @@ func (m *Model) NewRunner(c RunnerConfig) (*Runner, error) {
 		return nil, fmt.Errorf("new runner: pages, rows, wanted, sequences and context must be positive, and context at most the model's %d", m.Context)
 	}
 	r := &Runner{RunnerConfig: c, forward: forward{Model: m}, rank: m.maxRank(), written: make([]uint64, c.Pages*PageSize)}
+	floats, ints, err := r.plan().allocate(m.dev, fmt.Sprintf("rollouts (%d KV pages of %d tokens, %d rows)", c.Pages, PageSize, c.Rows))
+	if err != nil {
+		return nil, err
+	}
+	r.memory = []Buffer{floats, ints}
+	m.dev.Upload(r.rope, m.ropeTable(c.Context))
+	return r, m.dev.Sync()
+}
+
+// plan lays out the arena and the activations of a step.
+func (r *Runner) plan() *plan {
+	p, m, c := &plan{}, r.Model, r.RunnerConfig
 	r.keys, r.values = make([]Buffer, m.Layers), make([]Buffer, m.Layers)
-	var p plan
 	for l := range m.Layers {
 		p.add(c.Pages*PageSize, rowBuffer{&r.keys[l], m.G * m.D}, rowBuffer{&r.values[l], m.G * m.D})
 	}
@@ -52,13 +63,7 @@ func (m *Model) NewRunner(c RunnerConfig) (*Runner, error) {
 	p.addInts(c.Rows, &r.tokens, &r.at, &r.slots, &r.sequences)
 	p.addInts(c.Sequences*c.pagesPerSequence(), &r.tables)
 	p.addInts(c.Wanted, &r.wanted)
-	floats, ints, err := p.allocate(m.dev, fmt.Sprintf("rollouts (%d KV pages of %d tokens, %d rows)", c.Pages, PageSize, c.Rows))
-	if err != nil {
-		return nil, err
-	}
-	r.memory = []Buffer{floats, ints}
-	m.dev.Upload(r.rope, m.ropeTable(c.Context))
-	return r, m.dev.Sync()
+	return p
 }
 
 // Free gives the memory back.
@@ -66,6 +71,15 @@ func (r *Runner) Free() {
 	for _, b := range r.memory {
 		r.dev.Free(b)
 	}
+}
+
+// Bytes is what the runner's memory takes, without the model's weights.
+func (r *Runner) Bytes() int64 {
+	var n int64
+	for _, b := range r.memory {
+		n += b.Memory.Bytes()
+	}
+	return n
 }
 
 // CopyPage copies the keys and values of a page, for a sequence that goes on

@@ -1,0 +1,129 @@
+package cuda
+
+import (
+	"fmt"
+	"strings"
+
+	"understudy/gpu"
+)
+
+// Job is what a card is to hold at once.
+type Job struct {
+	Model    gpu.Config
+	Products gpu.DType // Options.Products
+	Mode     gpu.Mode
+	// Trained says that the model's weights are trained: they lie in memory as F32, with their
+	// gradients and moments. Else they lie as Stored, the type of their file.
+	Trained bool
+	Stored  gpu.DType
+	// Adapters are trained beside or instead of the weights.
+	Adapters []gpu.AdapterConfig
+	Training *gpu.TrainerConfig // nil: nothing is trained
+	Rollouts *gpu.RunnerConfig  // nil: nothing is written
+}
+
+// Part is one kind of memory of a plan.
+type Part struct {
+	What  string
+	Bytes int64
+}
+
+// Plan is the memory that a job takes on a card, before anything is allocated: so that a run
+// which cannot fit is refused before its first step.
+type Plan []Part
+
+// Plan works the memory out. Its figures are those of Alloc, without what the driver keeps
+// for itself (some hundred MiB).
+func (j Job) Plan() (Plan, error) {
+	n, matrices := j.Model.Parameters(), j.Model.Matrices()
+	var adapters int64
+	for _, a := range j.Adapters {
+		more, err := j.Model.AdapterParameters(a)
+		if err != nil {
+			return nil, err
+		}
+		adapters += more
+	}
+	var p Plan
+	add := func(what string, bytes int64) {
+		if bytes > 0 {
+			p = append(p, Part{what, bytes})
+		}
+	}
+	trained := adapters
+	if j.Trained {
+		trained += n
+		add("weights, float32", 4*n)
+	} else {
+		add("weights, as in their files", int64(j.Stored.Size())*n)
+	}
+	add("adapters, float32", 4*adapters)
+	rounded := adapters
+	if j.Trained || j.Stored == gpu.F32 {
+		rounded += matrices
+	}
+	if j.Products == gpu.BF16 {
+		add("matrices again, rounded for products", 2*rounded)
+	}
+	if j.Training != nil && !j.Training.ScoreOnly {
+		add("gradients", 4*trained)
+		add("moments of AdamW", 8*trained)
+	}
+	if j.Training != nil {
+		add("activations of a micro-batch", j.Model.TrainingBytes(*j.Training))
+	}
+	if j.Rollouts != nil {
+		add("keys, values and activations of rollouts", j.Model.RolloutBytes(*j.Rollouts))
+	}
+	add("scratch", j.scratch())
+	return p, nil
+}
+
+// scratch is what products and their library need: the rounded factors of the largest.
+func (j Job) scratch() int64 {
+	bytes := int64(0)
+	if j.Mode == gpu.Fast {
+		bytes += workspaceBytes
+	}
+	if j.Products == gpu.BF16 {
+		rows, logits := 0, 0
+		if j.Training != nil {
+			rows, logits = j.Training.Tokens, j.Training.LogitRows
+		}
+		if j.Rollouts != nil {
+			rows, logits = max(rows, j.Rollouts.Rows), max(logits, j.Rollouts.Wanted)
+		}
+		widest := int64(max(j.Model.Hidden, j.Model.Width, j.Model.H*j.Model.D))
+		bytes += 2 * 2 * max(int64(rows)*widest, int64(logits)*int64(j.Model.Vocab))
+	}
+	return bytes
+}
+
+// Total is the sum.
+func (p Plan) Total() (bytes int64) {
+	for _, x := range p {
+		bytes += x.Bytes
+	}
+	return bytes
+}
+
+// String is a line a part and one for the sum.
+func (p Plan) String() string {
+	var b strings.Builder
+	for _, x := range p {
+		fmt.Fprintf(&b, "%10s  %s\n", size(x.Bytes), x.What)
+	}
+	fmt.Fprintf(&b, "%10s  in all\n", size(p.Total()))
+	return b.String()
+}
+
+// Fits refuses what is more than a card has.
+func (p Plan) Fits(memory int64) error {
+	if p.Total() <= memory {
+		return nil
+	}
+	return &Error{
+		Code: outOfMemory, Name: "CUDA_ERROR_OUT_OF_MEMORY", Remedy: lowerMemory,
+		Doing: fmt.Sprintf("plan %s on a card of %s:\n%s", size(p.Total()), size(memory), p),
+	}
+}
