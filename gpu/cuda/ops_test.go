@@ -1,0 +1,32 @@
+package cuda_test
+
+import (
+	"testing"
+
+	"understudy/gpu"
+	"understudy/gpu/cuda"
+	"understudy/gpu/cuda/emulator"
+	"understudy/gpu/devicetest"
+)
+
+// TestOperations runs the tests of all devices on the emulated card.
+func TestOperations(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		library emulator.Library
+		options cuda.Options
+	}{
+		{"ascending", emulator.Ascending, cuda.Options{}},
+		{"fast, descending", emulator.Descending, cuda.Options{Mode: gpu.Fast}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.options.Libraries = []string{standIn(t, c.library)}
+			devicetest.Run(t, func(t *testing.T) *devicetest.Pair {
+				t.Helper()
+				return devicetest.NewPair(t, open(t, c.options))
+			})
+		})
+	}
+}
