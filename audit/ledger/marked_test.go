@@ -1,15 +1,21 @@
 package ledger_test
 
 import (
+	"context"
 	"maps"
+	"net"
 	"slices"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"understudy/audit"
+	"understudy/audit/ledger"
 )
 
 // TestMarkedNoiseIsARuleOfLaterAudits marks a path as noise: audits that start
@@ -66,6 +72,64 @@ func TestMarkedNoiseIsARuleOfLaterAudits(t *testing.T) {
 	expired := b.MarkedRules()
 	if err := expired.Follow(t.Context()); err != nil || expired.Of(mark.Environment) != nil {
 		t.Errorf("an expired mark is still a rule: %v", err)
+	}
+}
+
+// TestMarksAreWaitedFor takes the server away when marks are read: an audit waits
+// for it, and what does not pass is told at once.
+func TestMarksAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	if _, err := b.pool.Exec(t.Context(), `
+		INSERT INTO mark (run, key, kind, environment, tool, pattern, difference, reason, author)
+		VALUES (0, sha256('key'), 'noise', 'shop', 't', '/at', '', 'a clock', 'a test')`); err != nil {
+		t.Fatal(err)
+	}
+	config := b.pool.Config()
+	var away atomic.Bool
+	dial := config.ConnConfig.DialFunc
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if away.Load() {
+			return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+		}
+		return dial(ctx, network, address)
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	l, err := ledger.New(pool, ledger.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	away.Store(true)
+	rules, tries := l.MarkedRules(), 0
+	err = l.Patiently(t.Context(), func() error {
+		err := rules.Follow(t.Context())
+		if tries++; tries == 3 {
+			away.Store(false)
+		}
+		return err
+	})
+	if err != nil || tries < 4 || rules.Of("shop") == nil {
+		t.Errorf("after %d tries: %v, rules %v; want those of the mark when the server is back", tries, err, rules.Of("shop"))
+	}
+	tries = 0
+	err = l.Patiently(t.Context(), func() error {
+		tries++
+		_, err := l.Contract(t.Context(), "nowhere")
+		return err
+	})
+	if audit.ErrorCode(err) != audit.CodeNotFound || tries != 1 {
+		t.Errorf("what is not there: %v after %d tries", err, tries)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	away.Store(true)
+	pool.Reset()
+	err = l.Patiently(ctx, func() error { defer cancel(); return pool.Ping(ctx) })
+	if err == nil {
+		t.Error("a caller that gives up waits on")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"strings"
@@ -27,7 +28,7 @@ func retry(ctx context.Context, n int, work func() error) error {
 		if err == nil || try == n || !passes(err) || ctx.Err() != nil {
 			return err
 		}
-		wait := min(retryBase<<try, retryCap)
+		wait := min(retryBase<<min(try, 16), retryCap)
 		timer := time.NewTimer(rand.N(wait))
 		select {
 		case <-ctx.Done():
@@ -36,6 +37,13 @@ func retry(ctx context.Context, n int, work func() error) error {
 		case <-timer.C:
 		}
 	}
+}
+
+// Patiently asks the ledger again until it answers or ctx ends: an audit waits for
+// a server that is away, as its commit does, instead of saying something about the
+// environment or the policy. What does not pass is returned at once.
+func (l *Ledger) Patiently(ctx context.Context, ask func() error) error {
+	return retry(ctx, math.MaxInt, ask)
 }
 
 // passes reports whether an error of Postgres may not meet another try: a

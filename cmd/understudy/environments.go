@@ -31,6 +31,8 @@ type environments struct {
 	tested func(context.Context, audit.Contract) error // keeps the contract of what is mounted; nil = not tested on connect
 	known  func(context.Context, string) (audit.Contract, error)
 	marked *ledger.MarkedRules // what people marked as noise; nil = nobody could
+	// patiently asks the ledger until it answers: that it is away says nothing of an environment.
+	patiently func(ctx context.Context, ask func() error) error
 
 	mu      sync.Mutex
 	sources map[string]*sandbox.Registry // "" = shipped
@@ -75,7 +77,7 @@ func environmentsDir(cfg Config) string { return filepath.Join(cfg.DataDir, "env
 // Environment implements audit.Opener.
 func (e *environments) Environment(ctx context.Context, ref string) (audit.Environment, error) {
 	if e.marked != nil {
-		if err := e.marked.Follow(ctx); err != nil {
+		if err := e.patiently(ctx, func() error { return e.marked.Follow(ctx) }); err != nil {
 			return nil, err
 		}
 	}
@@ -140,15 +142,21 @@ func (e *environments) mounted(ctx context.Context, set *mount.Set, ref string) 
 // followMarks has audits leave out what people marked as noise, and returns the
 // rules that do.
 func (e *environments) followMarks(l *ledger.Ledger) func(environment string) *audit.Rules {
-	e.marked = l.MarkedRules()
+	e.marked, e.patiently = l.MarkedRules(), l.Patiently
 	return e.marked.Of
 }
 
 // keepContracts has contracts tested on connect, and kept.
 func (e *environments) keepContracts(l *ledger.Ledger, log *slog.Logger) {
-	e.known = l.Contract
+	e.known = func(ctx context.Context, name string) (c audit.Contract, err error) {
+		err = l.Patiently(ctx, func() error {
+			c, err = l.Contract(ctx, name)
+			return err
+		})
+		return c, err
+	}
 	e.tested = func(ctx context.Context, c audit.Contract) error {
-		if err := l.SaveContract(ctx, c); err != nil {
+		if err := l.Patiently(ctx, func() error { return l.SaveContract(ctx, c) }); err != nil {
 			return err
 		}
 		if c.OK() {
