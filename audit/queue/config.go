@@ -54,8 +54,11 @@ type Config struct {
 	Lost time.Duration
 	// Keep is how long published messages stay in the outbox. Default 1 h.
 	Keep time.Duration
-	// Logger gets one line for each thing that an operator acts on. Default: none.
+	// Logger gets one line for each commit, and one for each thing that an operator
+	// acts on. Default: none.
 	Logger *slog.Logger
+	// BatchLevel is the level of the line of a commit. Default info.
+	BatchLevel slog.Level
 	// Trace begins a span for each audit and each answer to a trainer. Nil: no spans.
 	Trace audit.TraceFunc
 	// Interrupt is a seam for kill tests, called at the numbered arrows of the

@@ -2,7 +2,9 @@ package queue
 
 import (
 	"context"
+	"log/slog"
 	"sync"
+	"time"
 
 	"understudy/audit"
 )
@@ -18,6 +20,8 @@ const (
 // company: a job that finds no commit under way is committed at once.
 type group struct {
 	store Store
+	log   *slog.Logger
+	level slog.Level // of a commit's line
 
 	mu      sync.Mutex
 	busy    bool // somebody commits, or was told to
@@ -47,7 +51,16 @@ func (g *group) finish(ctx context.Context, f audit.Finished) error {
 	if _, crash := crashed(t.err); t.err == nil || crash || alone || ctx.Err() != nil {
 		return t.err
 	}
-	_, err := g.store.FinishAll(ctx, []audit.Finished{f})
+	return g.commit(ctx, []audit.Finished{f})
+}
+
+// commit stores jobs of one run in one transaction, and says so in one line.
+func (g *group) commit(ctx context.Context, finished []audit.Finished) error {
+	began := time.Now()
+	receipts, err := g.store.FinishAll(ctx, finished)
+	if err == nil {
+		logBatch(ctx, g.log, g.level, finished, receipts, time.Since(began))
+	}
 	return err
 }
 
@@ -59,7 +72,7 @@ func (g *group) lead(ctx context.Context, t *ticket) (alone bool) {
 	for i, other := range tickets {
 		finished[i] = other.Finished
 	}
-	_, err := g.store.FinishAll(ctx, finished)
+	err := g.commit(ctx, finished)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, other := range tickets {

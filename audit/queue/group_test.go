@@ -1,7 +1,10 @@
 package queue_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,8 +21,9 @@ type gathering struct {
 	*ledger.Ledger
 	ready chan struct{}
 
-	mu    sync.Mutex
-	sizes []int // of the groups that were asked for
+	mu      sync.Mutex
+	sizes   []int // of the groups that were asked for
+	commits int   // that happened
 }
 
 func (g *gathering) FinishAll(ctx context.Context, finished []audit.Finished) ([]audit.Receipt, error) {
@@ -30,13 +34,21 @@ func (g *gathering) FinishAll(ctx context.Context, finished []audit.Finished) ([
 	if slices.ContainsFunc(finished, func(f audit.Finished) bool { return f.Job.Episode.Policy == "bad" }) {
 		return nil, &audit.Error{Code: audit.CodeInvalid, Message: "bad episode"}
 	}
-	return g.Ledger.FinishAll(ctx, finished)
+	receipts, err := g.Ledger.FinishAll(ctx, finished)
+	if err == nil {
+		g.mu.Lock()
+		g.commits++
+		g.mu.Unlock()
+	}
+	return receipts, err
 }
 
 func TestBadEpisodeCostsNoneOfItsGroup(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.config.InFlight = 8
+	var said lines
+	b.config.Logger = slog.New(slog.NewJSONHandler(&said, nil))
 	episodes := newEpisodes("grouped", 24)
 	for i := range episodes {
 		if i%8 == 5 {
@@ -69,5 +81,45 @@ func TestBadEpisodeCostsNoneOfItsGroup(t *testing.T) {
 	}
 	if n := b.streamed(t, "AUDIT_JOBS"); n != 0 {
 		t.Errorf("%d jobs left in the stream, want 0", n)
+	}
+	said.checkBatches(t, store.commits, 21, 42)
+}
+
+// lines keeps what a logger writes.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+// checkBatches wants one line for each commit, and every job and action in one.
+func (l *lines) checkBatches(t *testing.T, commits, jobs, actions int) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	batches := 0
+	for text := range bytes.Lines(l.text.Bytes()) {
+		var line struct {
+			Msg, Run, Level string
+			Jobs, Actions   int
+		}
+		if err := json.Unmarshal(text, &line); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		if line.Msg != "batch committed" {
+			continue
+		}
+		batches, jobs, actions = batches+1, jobs-line.Jobs, actions-line.Actions
+		if line.Run != "run" || line.Level != "INFO" || line.Jobs == 0 {
+			t.Errorf("%s", text)
+		}
+	}
+	if batches != commits || jobs != 0 || actions != 0 {
+		t.Errorf("%d lines of %d commits; %d jobs and %d actions are in none, or in two", batches, commits, jobs, actions)
 	}
 }

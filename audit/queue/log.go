@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"understudy/audit"
 )
@@ -20,6 +21,24 @@ func logFailure(ctx context.Context, log *slog.Logger, what string, failures int
 func logBurial(ctx context.Context, log *slog.Logger, job audit.Job, b audit.Burial) {
 	log.LogAttrs(ctx, slog.LevelWarn, "job given up", slog.String("run", job.Run), slog.String("job", job.ID.String()),
 		slog.Int("attempt", job.Attempt), slog.Int("deliveries", b.Delivery), slog.String("fault", string(b.Fault)), slog.String("reason", b.Reason))
+}
+
+// logBatch says what one commit stored.
+func logBatch(ctx context.Context, log *slog.Logger, level slog.Level, finished []audit.Finished, receipts []audit.Receipt, took time.Duration) {
+	var sum audit.Receipt
+	duplicates, late := 0, 0
+	for _, r := range receipts {
+		sum.Inserted, sum.Known, sum.Conflicts = sum.Inserted+r.Inserted, sum.Known+r.Known, sum.Conflicts+r.Conflicts
+		if r.Duplicate {
+			duplicates++
+		}
+		if r.Late {
+			late++
+		}
+	}
+	log.LogAttrs(ctx, level, "batch committed", slog.String("run", finished[0].Job.Run), slog.Int("jobs", len(finished)),
+		slog.Int("actions", sum.Inserted), slog.Int("known_actions", sum.Known), slog.Int("conflicts", sum.Conflicts),
+		slog.Int("duplicate_jobs", duplicates), slog.Int("late_jobs", late), slog.Duration("took", took))
 }
 
 // logNewer says, once a worker, that this program is older than another one.

@@ -56,7 +56,10 @@ func NewWorker(js jetstream.JetStream, store Store, handle Handler, config Confi
 	if err != nil {
 		return nil, err
 	}
-	return &Worker{streams: *s, store: store, handle: handle, group: group{store: store}, held: map[jetstream.Msg]struct{}{}}, nil
+	return &Worker{
+		streams: *s, store: store, handle: handle, held: map[jetstream.Msg]struct{}{},
+		group: group{store: store, log: s.config.Logger, level: s.config.BatchLevel},
+	}, nil
 }
 
 // shift is one run of a worker: its hands, and how to stop them where they are.

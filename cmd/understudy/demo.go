@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"log/slog"
 	"slices"
 	"strconv"
 	"time"
@@ -88,7 +89,7 @@ func demo(ctx context.Context, inv *invocation, d demoFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close(ctx)) }()
-	p, err := newPipeline(m.resources, inv.config, inv.log, pipelineConfig{metrics: m.metrics})
+	p, err := newPipeline(m.resources, inv.config, inv.log, pipelineConfig{metrics: m.metrics, batches: slog.LevelDebug})
 	if err != nil {
 		return err
 	}

@@ -132,7 +132,7 @@ func (t *demoPolicy) audit(ctx context.Context, arm train.Arm) (err error) {
 	p, err := newPipeline(t.main.resources, t.inv.config, t.inv.log, pipelineConfig{
 		rehearser: envace.Rehearser{
 			Policy: player.Policy, Read: t.training.common.Format.ReadRehearsal, Max: t.training.recipe.Rollout.ResponseTokens, Greedy: true,
-		}, metrics: t.main.metrics,
+		}, metrics: t.main.metrics, batches: slog.LevelDebug,
 	})
 	if err != nil {
 		return err

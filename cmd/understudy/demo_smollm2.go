@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -37,7 +38,7 @@ func (d demoFlags) smolLM2(ctx context.Context, inv *invocation, m *Main, s *sto
 		return err
 	}
 	defer func() { err = errors.Join(err, policy.close()) }()
-	p, err := newPipeline(m.resources, inv.config, inv.log, pipelineConfig{rehearser: policy.rehearser, metrics: m.metrics})
+	p, err := newPipeline(m.resources, inv.config, inv.log, pipelineConfig{rehearser: policy.rehearser, metrics: m.metrics, batches: slog.LevelDebug})
 	if err != nil {
 		return err
 	}

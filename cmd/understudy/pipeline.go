@@ -38,6 +38,7 @@ type pipelineConfig struct {
 	rehearsals int             // k
 	inFlight   int             // episodes at once; 0 = the queue's default
 	metrics    *metric.Set     // nil: nobody counts
+	batches    slog.Level      // of the line that each commit gets
 	trace      audit.TraceFunc // nil: nobody traces
 }
 
@@ -58,7 +59,7 @@ func newPipeline(r *resources, cfg Config, log *slog.Logger, pc pipelineConfig) 
 	if err != nil {
 		return nil, fmt.Errorf("open JetStream: %w", err)
 	}
-	qc := queue.Config{InFlight: pc.inFlight, AckWait: cfg.AckWait, Grace: cfg.StopTimeout, Logger: log, Trace: pc.trace}
+	qc := queue.Config{InFlight: pc.inFlight, AckWait: cfg.AckWait, Grace: cfg.StopTimeout, Logger: log, BatchLevel: pc.batches, Trace: pc.trace}
 	if p.relay, err = queue.NewRelay(js, p.ledger, qc); err != nil {
 		return nil, err
 	}

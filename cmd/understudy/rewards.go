@@ -17,11 +17,12 @@ import (
 
 // rewards is the calibration hook of this process, asked over HTTP and NATS.
 type rewards struct {
-	hook *audit.Hook
-	envs *environments
-	stop context.CancelFunc
-	done sync.WaitGroup
-	err  error // of the responder, after done
+	hook   *audit.Hook
+	scorer audit.Scorer // the hook, with a line a batch
+	envs   *environments
+	stop   context.CancelFunc
+	done   sync.WaitGroup
+	err    error // of the responder, after done
 }
 
 // startRewards opens the hook and answers NATS requests until close.
@@ -39,7 +40,8 @@ func startRewards(ctx context.Context, r *resources, cfg Config, l *ledger.Ledge
 	if s.hook, err = audit.NewHook(config); err != nil {
 		return nil, errors.Join(err, s.envs.Close())
 	}
-	responder, err := queue.NewResponder(r.nats, s.hook, queue.Config{Logger: log, Trace: trace})
+	s.scorer = loggedScorer{s.hook, log}
+	responder, err := queue.NewResponder(r.nats, s.scorer, queue.Config{Logger: log, Trace: trace})
 	if err != nil {
 		return nil, errors.Join(err, s.hook.Close(), s.envs.Close())
 	}

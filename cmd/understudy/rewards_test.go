@@ -180,6 +180,10 @@ func TestTrainersAgainstALiveService(t *testing.T) {
 	t.Run("contract", func(t *testing.T) { keepsContract(t, s.url, cases) })
 	t.Run("nats", func(t *testing.T) { askOverNATS(t, ns.ClientURL(), cases) })
 	t.Run("go", func(t *testing.T) { askOverGo(t, s.url, cases) })
+	line := fmt.Sprintf(`"msg":"batch scored","policy":"go","checkpoint":0,"outputs":%d,"scored":%[1]d,"masked":0,"pending":0,`, len(cases))
+	if said := s.said.String(); strings.Count(said, line) != 1 {
+		t.Errorf("want one line %s of the batch that was scored:\n%s", line, said)
+	}
 }
 
 func outputs(cases []trainerCase, episode string) []audit.Output {

@@ -77,7 +77,7 @@ func (m *Main) Run(ctx context.Context) error {
 			Guard: &access.Guard{Keys: l, Limits: access.Limits{
 				Requests: m.Config.RequestRate, Failures: m.Config.SignInRate, Proxied: m.Config.BehindProxy,
 			}}, Store: l, Model: m.Model, Closing: m.closing, Metrics: m.metrics, Tracer: m.tracer,
-			Scorer: m.rewards.hook, Environments: m.rewards.envs, Alarms: l,
+			Scorer: m.rewards.scorer, Environments: m.rewards.envs, Alarms: l,
 			Decided: func(ctx context.Context, v *gate.Verdict) { announceRegression(ctx, m.Config, m.Logger, l, v) },
 		}),
 		ReadHeaderTimeout: 10 * time.Second,

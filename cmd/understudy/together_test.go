@@ -1,13 +1,13 @@
 package main_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -63,7 +63,8 @@ func TestBesideARunningService(t *testing.T) {
 	d.says(d.do(0, "audit", "--run", "beside"), "get_user", "1 scored")
 }
 
-// A worker of its own audits what another process queued, over shared servers.
+// A worker of its own audits what another process queued, over shared servers, and
+// shows how it does.
 func TestWorkerProcess(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -76,30 +77,61 @@ func TestWorkerProcess(t *testing.T) {
 	if !ns.ReadyForConnections(5 * time.Minute) {
 		t.Fatal("the NATS server does not start")
 	}
-	calls := []audit.Call{{Tool: "get_user", Arguments: json.RawMessage(`{"user":"U1"}`)}}
+	calls := []audit.Call{{Tool: "get_user", Arguments: json.RawMessage(`{"user":"U1"}`)}, {Tool: "get_user", Arguments: json.RawMessage(`{"user":"U2"}`)}}
 	path := d.write("chat.jsonl", chatLine("e", calls, replay(t, world(t, "retail-mini@1"), calls...))+"\n")
 	d.do(0, "import", path, "--environment", "retail-mini@1", "--run", "shared")
 	var env []string
 	for name, value := range d.env {
 		env = append(env, name+"="+value)
 	}
-	worker := program(t, d.dir, env, "worker", "--nats-url", ns.ClientURL())
-	var stderr bytes.Buffer
-	worker.Stderr = &stderr
+	worker := program(t, d.dir, env, "worker", "--nats-url", ns.ClientURL(), "--metrics", "127.0.0.1:0", "--log-level", "info")
+	stderr := &lockedBuffer{}
+	worker.Stderr = stderr
 	if err := worker.Start(); err != nil {
 		t.Fatal(err)
 	}
 	deadline := time.Now().Add(5 * time.Minute)
-	for !strings.Contains(d.do(0, "report", "shared"), "1 results: 1 scored") {
+	for !strings.Contains(d.do(0, "report", "shared"), "2 results: 2 scored") {
 		if time.Now().After(deadline) {
 			t.Fatalf("the worker does not audit: %s", stderr.String())
 		}
 	}
+	showsMetrics(t, stderr.String())
 	if err := worker.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	if err := worker.Wait(); err != nil {
 		t.Errorf("a worker that is asked to stop: %v: %s", err, stderr.String())
+	}
+	said := stderr.String()
+	if n := strings.Count(said, `"msg":"batch committed","run":"shared","jobs":1,"actions":2,`); n != 1 || strings.Count(said, "get_user") != 0 {
+		t.Errorf("%d lines of one batch of two actions, want 1 and none an action:\n%s", n, said)
+	}
+}
+
+// showsMetrics asks a worker, whose log is said, for what it did.
+func showsMetrics(t *testing.T, said string) {
+	t.Helper()
+	found := regexp.MustCompile(`"msg":"showing metrics","url":"(http://127\.0\.0\.1:\d+)/metrics"`).FindStringSubmatch(said)
+	if found == nil {
+		t.Fatalf("the log does not say where metrics are:\n%s", said)
+	}
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if status, _ := get(t, found[1]+path); status != http.StatusOK {
+			t.Errorf("%s: got %d, want 200", path, status)
+		}
+	}
+	if status, _ := get(t, found[1]+"/v1/runs"); status != http.StatusNotFound {
+		t.Errorf("a worker answers %d to what is the service's, want 404", status)
+	}
+	status, text := get(t, found[1]+"/metrics")
+	for _, want := range []string{
+		`understudy_actions_audited_total{severity="S0"} 2`, `understudy_actions_audited_total{severity="S5"} 0`,
+		`understudy_episode_audit_seconds_count{result="ok"} 1`, "go_goroutines ", "process_resident_memory_bytes ",
+	} {
+		if status != http.StatusOK || !strings.Contains(text, want) {
+			t.Errorf("/metrics (%d) does not say %q:\n%s", status, want, text)
+		}
 	}
 }
 
