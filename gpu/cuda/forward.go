@@ -6,11 +6,8 @@ import (
 
 // Sizes of blocks and grids that kernels and launches agree on.
 const (
-	threads  = 256  // a block of elementwise kernels, and of those with a row a block
-	maxGrid  = 4096 // blocks of elementwise kernels, which stride over the rest
-	gemmTile = 64   // rows and columns of y that a block of a product computes
-	// mmaThreads is a block of the products on tensor cores: four warps.
-	mmaThreads = 128
+	threads = 256  // a block of elementwise kernels, and of those with a row a block
+	maxGrid = 4096 // blocks of elementwise kernels, which stride over the rest
 )
 
 // elements is the grid of an elementwise kernel over n elements.

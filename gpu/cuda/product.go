@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"fmt"
+
 	"understudy/gpu"
 )
 
@@ -85,11 +87,39 @@ func (d *Device) operands(a, b gpu.Buffer) (gpu.Buffer, gpu.Buffer, bool) {
 	return a, b, ok && a.Type == b.Type
 }
 
-// Up to fewRows rows, small tiles keep more of the card busy.
+// Tiles of products in float32 (kernels/matmul.cu): rows and columns that a block computes. Up to
+// fewRows rows, small ones keep more of the card busy.
 const (
-	fewTile = 16
-	fewRows = 64
+	gemmTile = 64
+	fewTile  = 16
+	fewRows  = 64
 )
+
+// Products on tensor cores (kernels/matmul_mma.cu) have the same bits in every tile; which is the
+// fastest depends on how many blocks the card can run at once.
+const (
+	mostMMARows = 32  // that matmul_mma_few takes
+	cardBlocks  = 128 // multiprocessors of a large card, about
+)
+
+// mmaRows is the rows of a block of matmul_mma_few.
+func mmaRows(r int) int {
+	for _, tile := range []int{8, 16} {
+		if r <= tile {
+			return tile
+		}
+	}
+	return mostMMARows
+}
+
+// launchMMA computes c (cols,m) in tiles of 128×128, or in small ones where those are too few.
+func (d *Device) launchMMA(name string, m, cols int, args ...uint64) {
+	if large := plane(ceil(m, 128), ceil(cols, 128)); large[0]*large[1] >= cardBlocks {
+		d.launch(name, large, block(256), 0, args...)
+		return
+	}
+	d.launch(name+"_small", plane(ceil(m, 32), ceil(cols, 64)), block(128), 0, args...)
+}
 
 // MatMul does y (R,N) = x (R,K)·wᵀ.
 func (d *Device) MatMul(y, x gpu.Buffer, w gpu.Weight) {
@@ -102,9 +132,12 @@ func (d *Device) MatMul(y, x gpu.Buffer, w gpu.Weight) {
 	switch {
 	case same && d.Mode() == gpu.Fast:
 		d.multiply(shape{transA: true, m: w.N, n: r, k: w.K, kind: right.Type}, y, right, left, false)
-	case same && right.Type == gpu.BF16: // matmul_mma(y f32, x bf16, w bf16, r, n, k)
-		d.launch("matmul_mma", plane(ceil(w.N, gemmTile), ceil(r, gemmTile)), block(mmaThreads), 0,
+	case same && right.Type == gpu.BF16 && r <= mostMMARows:
+		tile := mmaRows(r)
+		d.launch(fmt.Sprint("matmul_mma_few", tile), plane(ceil(w.N, 16), ceil(r, tile)), block(128), 0,
 			ptr(y), ptr(left), ptr(right), i32(r), i32(w.N), i32(w.K))
+	case same && right.Type == gpu.BF16:
+		d.launchMMA("matmul_mma", w.N, r, ptr(y), ptr(left), ptr(right), i32(r), i32(w.N), i32(w.K))
 	case r <= fewRows: // the same bits
 		d.launch("matmul_few"+suffix(factor.Type), plane(ceil(w.N, fewTile), ceil(r, fewTile)), block(threads), 0,
 			ptr(y), ptr(x), ptr(factor), i32(r), i32(w.N), i32(w.K))
@@ -125,9 +158,8 @@ func (d *Device) MatMulBackX(dx, dy gpu.Buffer, w gpu.Weight, add bool) {
 	switch {
 	case same && d.Mode() == gpu.Fast:
 		d.multiply(shape{m: w.K, n: r, k: w.N, kind: right.Type}, dx, right, left, add)
-	case same && right.Type == gpu.BF16: // matmul_mma_back_x(dx f32, dy bf16, w bf16, r, n, k, add)
-		d.launch("matmul_mma_back_x", plane(ceil(w.K, gemmTile), ceil(r, gemmTile)), block(mmaThreads), 0,
-			ptr(dx), ptr(left), ptr(right), i32(r), i32(w.N), i32(w.K), flag(add))
+	case same && right.Type == gpu.BF16:
+		d.launchMMA("matmul_mma_back_x", w.K, r, ptr(dx), ptr(left), ptr(right), i32(r), i32(w.N), i32(w.K), flag(add))
 	default:
 		d.launch("matmul_back_x"+suffix(factor.Type), plane(ceil(w.K, gemmTile), ceil(r, gemmTile)), block(threads), 0,
 			ptr(dx), ptr(dy), ptr(factor), i32(r), i32(w.N), i32(w.K), flag(add))
@@ -144,9 +176,8 @@ func (d *Device) MatMulBackW(dw, dy, x gpu.Buffer, rows int) {
 	switch {
 	case same && d.Mode() == gpu.Fast:
 		d.multiply(shape{transB: true, m: k, n: n, k: rows, kind: right.Type}, dw, right, left, true)
-	case same && right.Type == gpu.BF16: // matmul_mma_back_w(dw f32, dy bf16, x bf16, rows, n, k)
-		d.launch("matmul_mma_back_w", plane(ceil(k, gemmTile), ceil(n, gemmTile)), block(mmaThreads), 0,
-			ptr(dw), ptr(left), ptr(right), i32(rows), i32(n), i32(k))
+	case same && right.Type == gpu.BF16:
+		d.launchMMA("matmul_mma_back_w", k, n, ptr(dw), ptr(left), ptr(right), i32(rows), i32(n), i32(k))
 	default:
 		d.launch("matmul_back_w_f32", plane(ceil(k, gemmTile), ceil(n, gemmTile)), block(threads), 0,
 			ptr(dw), ptr(dy), ptr(x), i32(rows), i32(n), i32(k))
