@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"understudy/gpu"
+	"understudy/gpu/cuda"
+	"understudy/gpu/cuda/emulator"
 	"understudy/gpu/host"
 	"understudy/gpu/reference"
 )
@@ -13,12 +15,23 @@ func devices(t *testing.T) []gpu.Device {
 	t.Helper()
 	all := []gpu.Device{reference.New(reference.Single)}
 	for _, kernels := range host.Kernels() {
-		d, err := host.New(host.Options{Kernels: kernels, Threads: 2})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(d.Close)
-		all = append(all, d)
+		all = append(all, newHost(t, host.Options{Kernels: kernels, Threads: 2}))
 	}
-	return all
+	return append(all, emulated(t, cuda.Options{}))
+}
+
+// emulated is the CUDA device on its emulator.
+func emulated(t *testing.T, o cuda.Options) *cuda.Device {
+	t.Helper()
+	folder, err := emulator.Build(t.Context(), emulator.Ascending)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Libraries = []string{folder}
+	d, err := cuda.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	return d
 }

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"understudy/gpu"
+	"understudy/gpu/cuda"
 	"understudy/gpu/generate"
 	"understudy/gpu/host"
 )
@@ -16,11 +17,12 @@ import (
 // share their prompt's pages, through adapters and without, has probability
 // ratio 1 in the training forward; and again after an update and a Flush.
 func TestGeneratedIsOnPolicy(t *testing.T) {
-	dev, err := host.New(host.Options{Threads: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(dev.Close)
+	t.Run("host", func(t *testing.T) { generatedIsOnPolicy(t, newHost(t, host.Options{Threads: 2}), 3) })
+	t.Run("cuda", func(t *testing.T) { generatedIsOnPolicy(t, emulated(t, cuda.Options{}), 2) })
+}
+
+func generatedIsOnPolicy(t *testing.T, dev gpu.Device, rounds int) {
+	t.Helper()
 	m := newModel(t, dev, tiny(gpu.Qwen3, true))
 	if _, err := m.AddAdapter("rehearse", gpu.AdapterConfig{Rank: 4, Alpha: 8}, 2); err != nil {
 		t.Fatal(err)
@@ -36,7 +38,7 @@ func TestGeneratedIsOnPolicy(t *testing.T) {
 	}
 	t.Cleanup(engine.Close)
 	rng := rand.New(rand.NewPCG(8, 8))
-	for round := range 3 {
+	for round := range rounds {
 		b, sampled := generated(t, engine, rng)
 		got := score(t, tr, b)
 		for i, want := range sampled {
