@@ -11,6 +11,7 @@ type Card struct {
 	Memory       int64
 	Major, Minor int // compute capability
 	Driver       int // 12040 is CUDA 12.4
+	Processors   int // multiprocessors
 	handle       int32
 }
 
@@ -70,7 +71,8 @@ func (d *driver) describe(c *Card, i int) error {
 		return err
 	}
 	c.Memory = int64(bytes)
-	for attribute, to := range map[uintptr]*int{75: &c.Major, 76: &c.Minor} { // COMPUTE_CAPABILITY_MAJOR, _MINOR
+	// MULTIPROCESSOR_COUNT, COMPUTE_CAPABILITY_MAJOR, _MINOR
+	for attribute, to := range map[uintptr]*int{16: &c.Processors, 75: &c.Major, 76: &c.Minor} {
 		var value int32
 		if err := d.call(doing, d.attr, uintptr(unsafe.Pointer(&value)), attribute, uintptr(c.handle)); err != nil {
 			return err

@@ -29,20 +29,21 @@ type Options struct {
 // Device is an NVIDIA GPU. Make it with New.
 type Device struct {
 	Options
-	name     string
-	thread   *thread
-	arena    arena
-	kernels  map[string]uint64 // functions by name
-	list     []command
-	spare    chan []command // lists to be used again
-	host     staging
-	scratch  [scratches]gpu.Buffer
-	plans    map[shape]int // of products, see blas.plan
-	weights  map[*memory][]*weight
-	planned  pagePlan
-	uploaded []indices // that are still as they were uploaded
-	refused  error     // the first failure that no driver has reported
-	closed   bool
+	name       string
+	thread     *thread
+	arena      arena
+	kernels    map[string]uint64 // functions by name
+	list       []command
+	spare      chan []command // lists to be used again
+	host       staging
+	scratch    [scratches]gpu.Buffer
+	plans      map[shape]int // of products, see blas.plan
+	weights    map[*memory][]*weight
+	processors int // of the card
+	planned    pagePlan
+	uploaded   []indices // that are still as they were uploaded
+	refused    error     // the first failure that no driver has reported
+	closed     bool
 }
 
 var _ gpu.Device = (*Device)(nil)
@@ -80,7 +81,7 @@ func (d *Device) setUp() error {
 		return fmt.Errorf("card %d: this machine has %d, counted from 0", d.Number, len(cards))
 	}
 	card := cards[d.Number]
-	d.name = card.Name
+	d.name, d.processors = card.Name, card.Processors
 	if err := card.Usable(); err != nil {
 		return err
 	}

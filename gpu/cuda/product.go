@@ -96,11 +96,8 @@ const (
 )
 
 // Products on tensor cores (kernels/matmul_mma.cu) have the same bits in every tile; which is the
-// fastest depends on how many blocks the card can run at once.
-const (
-	mostMMARows = 32  // that matmul_mma_few takes
-	cardBlocks  = 128 // multiprocessors of a large card, about
-)
+// fastest depends on the rows, and on how many blocks the card can run at once.
+const mostMMARows = 32 // that matmul_mma_few takes
 
 // mmaRows is the rows of a block of matmul_mma_few.
 func mmaRows(r int) int {
@@ -114,7 +111,7 @@ func mmaRows(r int) int {
 
 // launchMMA computes c (cols,m) in tiles of 128×128, or in small ones where those are too few.
 func (d *Device) launchMMA(name string, m, cols int, args ...uint64) {
-	if large := plane(ceil(m, 128), ceil(cols, 128)); large[0]*large[1] >= cardBlocks {
+	if large := plane(ceil(m, 128), ceil(cols, 128)); int(large[0]*large[1]) >= d.processors {
 		d.launch(name, large, block(256), 0, args...)
 		return
 	}
