@@ -12,8 +12,8 @@
 
 DEVICE float inverse_rms(float sum, int c, float eps) { return 1.f / sqrt32(sum / (float)c + eps); }
 
-template <bool add> DEVICE void rms_norm(float* y, float* rstd, float* x, const float* b, const float* w, int r, int c, float eps) {
-	__shared__ float scratch[33];
+template <bool add>
+DEVICE void rms_norm(float* y, float* rstd, float* x, const float* b, const float* w, int r, int c, float eps, float* scratch) {
 	for (int64_t row = blockIdx.x; row < r; row += gridDim.x) {
 		float *to = y + row * c, *from = x + row * c, sum = 0;
 		for (int i = (int)threadIdx.x; i < c; i += (int)blockDim.x) {
@@ -27,10 +27,12 @@ template <bool add> DEVICE void rms_norm(float* y, float* rstd, float* x, const 
 	}
 }
 KERNEL(256, rms_norm_f32, float* y, float* rstd, const float* x, const float* w, int r, int c, float eps) {
-	rms_norm<false>(y, rstd, const_cast<float*>(x), nullptr, w, r, c, eps);
+	__shared__ float scratch[33];
+	rms_norm<false>(y, rstd, const_cast<float*>(x), nullptr, w, r, c, eps, scratch);
 }
 KERNEL(256, add_rms_norm_f32, float* y, float* rstd, float* x, const float* b, const float* w, int r, int c, float eps) {
-	rms_norm<true>(y, rstd, x, b, w, r, c, eps);
+	__shared__ float scratch[33];
+	rms_norm<true>(y, rstd, x, b, w, r, c, eps, scratch);
 }
 
 KERNEL(256, rms_norm_backward_f32, float* dx, const float* dy, const float* x, const float* w, const float* rstd, int r, int c) {

@@ -144,7 +144,6 @@ void check_access(const void* p, size_t n, bool write) {
 		if (!write && p >= __ehdr_start && p < _end) return; // a table of constants
 		fail("%s %zu bytes at %p, which is no memory of the device", write ? "writes" : "reads", n, p);
 	}
-	if (n <= 16) check_aligned(p, n, write ? "the target of a write" : "the source of a read");
 	Place now = place();
 	for (size_t i = 0; i < (n + granule - 1) / granule; i++) watch(h[i], now, write, shared);
 #else
@@ -156,11 +155,15 @@ void check_access(const void* p, size_t n, bool write) {
 
 #ifdef EMULATOR_CHECKED
 // What instrumented code calls, by size.
+static void access(const void* p, size_t n, bool write) {
+	if (emulator::self && !emulator::on_stack(p)) emulator::check_aligned(p, n, write ? "the target of a write" : "the source of a read");
+	emulator::check_access(p, n, write);
+}
 #define WATCHED(n) \
-	extern "C" void __tsan_read##n(void* p) { emulator::check_access(p, n, false); } \
-	extern "C" void __tsan_write##n(void* p) { emulator::check_access(p, n, true); } \
-	extern "C" void __tsan_unaligned_read##n(void* p) { emulator::check_access(p, n, false); } \
-	extern "C" void __tsan_unaligned_write##n(void* p) { emulator::check_access(p, n, true); }
+	extern "C" void __tsan_read##n(void* p) { access(p, n, false); } \
+	extern "C" void __tsan_write##n(void* p) { access(p, n, true); } \
+	extern "C" void __tsan_unaligned_read##n(void* p) { access(p, n, false); } \
+	extern "C" void __tsan_unaligned_write##n(void* p) { access(p, n, true); }
 WATCHED(1)
 WATCHED(2)
 WATCHED(4)

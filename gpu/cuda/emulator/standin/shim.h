@@ -113,7 +113,9 @@ void check_row(const void* row);
 #define __global__
 #define __device__
 #define __restrict__
-// Shared variables of all kernels lie in one section, which is poisoned before each block.
+// Shared variables of all kernels lie in one section, which is poisoned before each block. They stand in
+// a kernel or in a function that is no template: there g++ forgets the section, and the checked library
+// says that they are no memory of the device.
 #define __shared__ __attribute__((section("emulator_shared"))) static
 #define DEVICE static inline
 #define DYNAMIC_SHARED(name) unsigned char* const name = emulator::dynamic_shared
