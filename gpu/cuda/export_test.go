@@ -9,11 +9,11 @@ func (d *Device) Replays() (replays, kept int) {
 	return replays, kept
 }
 
-// Launched are the kernels that d has been asked for, and Kernels all that there are.
-func (d *Device) Kernels() []string {
+// Kernels are the names of all kernels in this build.
+func Kernels() []string {
 	var names []string
-	for name := range d.kernels {
-		names = append(names, name)
+	for _, file := range kernelFiles() {
+		names = append(names, file.entries()...)
 	}
 	return names
 }

@@ -77,6 +77,7 @@ struct Failure {
 	Result code;
 };
 std::map<std::string, Failure> failures; // that were asked for, by entry point
+std::map<std::string, int> launches;     // of each kernel, captured ones once
 
 // refused is for the first line of an entry point.
 Result refused(const char* name, bool needs_context = true) {
@@ -233,6 +234,12 @@ void emulator_fail(const char* name, int after, int code) {
 }
 // emulator_failure is what the last failed launch did wrong.
 const char* emulator_failure() { return last_failure.c_str(); }
+// emulator_launches is how often a kernel was launched.
+int emulator_launches(const char* name) {
+	Lock lock(mutex);
+	auto n = launches.find(name);
+	return n == launches.end() ? 0 : n->second;
+}
 // emulator_card sets what the devices are.
 void emulator_card(int major, int minor, int driver_version, size_t memory, int count) {
 	Lock lock(mutex);
@@ -434,6 +441,7 @@ Result cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, uns
 		return invalid_value;
 	if (threads > static_cast<uint64_t>(k->threads)) return 701;
 	if (shared > e->most_dynamic || shared + e->shared > most_shared) return invalid_value;
+	launches[k->name]++;
 	// The arguments are copied now, as the real driver does.
 	auto values = std::make_shared<std::vector<std::vector<char>>>();
 	for (int i = 0; i < k->params; i++) {
