@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"understudy/audit"
 	"understudy/audit/ledger"
@@ -30,13 +31,15 @@ func guarded(t *testing.T) (*ledger.Ledger, string) {
 	return guardedBy(t, access.Limits{})
 }
 
-// guardedBy is one whose visitors may ask so fast.
+// guardedBy is one whose visitors may ask so fast. Its clock stands still: a test on
+// a busy machine is no slower visitor.
 func guardedBy(t *testing.T, limits access.Limits) (*ledger.Ledger, string) {
 	t.Helper()
 	l := newLedger(t)
-	closing := make(chan struct{})
+	closing, began := make(chan struct{}), time.Now()
+	guard := &access.Guard{Keys: l, Limits: limits, Now: func() time.Time { return began }}
 	server := httptest.NewServer(web.New(web.Config{
-		Version: "test", Store: l, Figures: l, Gates: l, Guard: &access.Guard{Keys: l, Limits: limits}, Closing: closing,
+		Version: "test", Store: l, Figures: l, Gates: l, Guard: guard, Closing: closing,
 		Scorer: scorer{}, Environments: noOpener{}, Trainings: l, Alarms: l, Metrics: metric.New(l),
 		Logger: slog.New(slog.DiscardHandler), Ready: func(context.Context) error { return nil },
 	}))
