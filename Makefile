@@ -18,7 +18,9 @@ help: ## show this list
 deps: ## install what is missing (PostgreSQL, Python, Chromium, a C compiler for the race detector), or say how
 	@.ci/deps
 
-demo: deps build ## start everything and run the demonstration
+demo: deps ## start everything and run the demonstration
+	@echo "building bin/understudy; the first time this compiles every dependency (5 minutes of processor time)"
+	@$(MAKE) --no-print-directory build
 	bin/understudy demo
 
 # The second run is of the packages that try less under the race detector, which

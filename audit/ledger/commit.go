@@ -146,10 +146,52 @@ func (l *Ledger) commitWith(ctx context.Context, run string, parts []part, also 
 func (l *Ledger) explain(run string, err error) error {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	if ok && e.Code == "23514" && e.ConstraintName == "" {
-		l.forgetRun(run)
-		return &audit.Error{Code: audit.CodeNotFound, Message: fmt.Sprintf("run %q was dropped", run), Hint: "its results are gone; start another run", Err: err}
+		return l.dropped(run, err)
 	}
 	return err
+}
+
+// dropped is the error of whoever comes with something for a run that is gone.
+func (l *Ledger) dropped(run string, err error) error {
+	l.forgetRun(run)
+	return &audit.Error{Code: audit.CodeNotFound, Message: fmt.Sprintf("run %q was dropped", run), Hint: "its results are gone; start another run", Err: err}
+}
+
+// intoRun works in a transaction that writes rows of the run that find finds. When
+// that run turns out to be gone, what its name means is looked up once more.
+func (l *Ledger) intoRun(ctx context.Context, what, name string, find func(context.Context) (int32, error), work func(ctx context.Context, tx pgx.Tx, run int32) error) error {
+	for again := true; ; again = false {
+		id, err := find(ctx)
+		if err != nil {
+			return err
+		}
+		err = l.inTx(ctx, what, func(ctx context.Context, tx pgx.Tx) error {
+			if err := l.enter(ctx, tx, name, id); err != nil {
+				return err
+			}
+			return work(ctx, tx, id)
+		})
+		if !again || audit.ErrorCode(err) != audit.CodeNotFound {
+			return err
+		}
+	}
+}
+
+// enter lets tx write rows of a run: while it lasts the run is not dropped, and
+// after that nothing enters. A run that is gone is CodeNotFound; its name may have
+// been given to another one by then.
+func (l *Ledger) enter(ctx context.Context, tx pgx.Tx, name string, run int32) error {
+	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock_shared($1)`, int64(ledgerLock)); err != nil {
+		return fmt.Errorf("wait for a drop: %w", err)
+	}
+	var stands bool
+	if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM run WHERE id = $1 AND state <> 'dropping')`, run).Scan(&stands); err != nil {
+		return fmt.Errorf("look whether run %q stands: %w", name, err)
+	}
+	if !stands {
+		return l.dropped(name, nil)
+	}
+	return nil
 }
 
 const insertBodies = `

@@ -17,8 +17,8 @@ const enqueueBatch = 500
 // Enqueue makes a job of each episode, for a queue to carry, and returns how
 // many were new to the run. An episode that the run already has is left alone.
 func (l *Ledger) Enqueue(ctx context.Context, run string, episodes []audit.Episode) (int, error) {
-	id, err := l.runID(ctx, run)
-	if err != nil {
+	find := func(ctx context.Context) (int32, error) { return l.runID(ctx, run) }
+	if _, err := find(ctx); err != nil {
 		return 0, err
 	}
 	queued := 0
@@ -28,7 +28,7 @@ func (l *Ledger) Enqueue(ctx context.Context, run string, episodes []audit.Episo
 			return queued, err
 		}
 		n := 0
-		err = l.inTx(ctx, "enqueue episodes", func(ctx context.Context, tx pgx.Tx) error {
+		err = l.intoRun(ctx, "enqueue episodes", run, find, func(ctx context.Context, tx pgx.Tx, id int32) error {
 			n, err = jobs.insert(ctx, tx, id)
 			return err
 		})

@@ -65,8 +65,18 @@ type Ledger struct {
 	summary summaryCache
 
 	mu   sync.RWMutex
-	runs map[string]int32 // ids by name; a run's id never changes
+	runs map[string]knownRun // by name
 }
+
+// knownRun is a run's number as it was looked up. A name means another run when
+// another process drops the run and somebody makes one anew: it is looked up again
+// every lookupsHold.
+type knownRun struct {
+	id    int32
+	until time.Time
+}
+
+const lookupsHold = 2 * time.Second
 
 var (
 	_ audit.Ledger       = (*Ledger)(nil)
@@ -79,20 +89,22 @@ func New(pool *pgxpool.Pool, config Config) (*Ledger, error) {
 		return nil, err
 	}
 	return &Ledger{
-		pool: pool, config: config.withDefaults(), rollup: newRollupStatements(), runs: map[string]int32{},
+		pool: pool, config: config.withDefaults(), rollup: newRollupStatements(), runs: map[string]knownRun{},
 	}, nil
 }
 
 // runID finds a run's number by its name.
 func (l *Ledger) runID(ctx context.Context, name string) (int32, error) {
 	l.mu.RLock()
-	id, ok := l.runs[name]
+	known, ok := l.runs[name]
 	l.mu.RUnlock()
-	if ok {
-		return id, nil
+	if ok && time.Now().Before(known.until) {
+		return known.id, nil
 	}
+	var id int32
 	err := l.pool.QueryRow(ctx, `SELECT id FROM run WHERE name = $1 AND state <> 'dropping'`, label(name)).Scan(&id)
 	if errors.Is(err, pgx.ErrNoRows) {
+		l.forgetRun(name)
 		return 0, &audit.Error{
 			Code: audit.CodeNotFound, Message: fmt.Sprintf("run %q does not exist", name), Hint: "list the runs there are, or create it first",
 		}
@@ -101,7 +113,7 @@ func (l *Ledger) runID(ctx context.Context, name string) (int32, error) {
 		return 0, fmt.Errorf("find run %q: %w", name, err)
 	}
 	l.mu.Lock()
-	l.runs[name] = id
+	l.runs[name] = knownRun{id: id, until: time.Now().Add(lookupsHold)}
 	l.mu.Unlock()
 	return id, nil
 }

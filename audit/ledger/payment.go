@@ -58,6 +58,9 @@ func (l *Ledger) Pay(ctx context.Context, run string, batch audit.Digest, paymen
 		_, err = l.commitWith(ctx, run, parts, also)
 	} else {
 		err = l.inTx(ctx, "pay", func(ctx context.Context, tx pgx.Tx) error {
+			if err := l.enter(ctx, tx, run, id); err != nil {
+				return err
+			}
 			b := &pgx.Batch{}
 			also(b)
 			return tx.SendBatch(ctx, b).Close()

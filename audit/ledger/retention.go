@@ -14,6 +14,35 @@ import (
 // out: a few tens of milliseconds.
 const dropBatch = 2000
 
+// RunContents is what dropping a run removes.
+type RunContents struct {
+	Run      audit.Run
+	Shared   int64 // results that another run holds, too: they stay, for it
+	Payments int64 // rewards: afterwards the same outputs would be paid again
+	Verdicts int64 // of gates
+	Bytes    int64 // of the run's own tables
+}
+
+// RunContents looks at what DropRun would remove. A run whose drop was interrupted
+// is found, too.
+func (l *Ledger) RunContents(ctx context.Context, name string) (c RunContents, err error) {
+	if c.Run, err = l.RunByName(ctx, name); err != nil {
+		return c, err
+	}
+	part := strconv.Itoa(int(c.Run.Number))
+	err = l.pool.QueryRow(ctx, `
+		SELECT (SELECT count(DISTINCT (a.key, a.result)) FROM action_`+part+` a
+				WHERE EXISTS (SELECT FROM action o WHERE o.key = a.key AND o.result = a.result AND o.run <> $1)),
+			(SELECT count(*) FROM score WHERE run = $1),
+			(SELECT count(*) FROM gate_verdict WHERE run = $1),
+			(SELECT coalesce(sum(pg_total_relation_size(to_regclass(part || '_' || $1::integer))), 0)::bigint FROM unnest($2::text[]) AS part)`,
+		c.Run.Number, partitioned()).Scan(&c.Shared, &c.Payments, &c.Verdicts, &c.Bytes)
+	if err != nil {
+		return c, fmt.Errorf("look at run %q: %w", name, err)
+	}
+	return c, nil
+}
+
 // DropRun removes a run: its partitions at once, then the results that no other
 // run holds, a batch at a time. Bodies that a surviving run needs move to it
 // first. A drop that was interrupted is finished by the next one, of any run.

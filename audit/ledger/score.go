@@ -30,10 +30,6 @@ func (l *Ledger) ensureRun(ctx context.Context, name, policy string) (int32, err
 
 // Accept implements audit.ScoreBatches.
 func (l *Ledger) Accept(ctx context.Context, b audit.AcceptedBatch) (time.Duration, error) {
-	run, err := l.ensureRun(ctx, b.Batch.Run, b.Batch.Policy)
-	if err != nil {
-		return 0, err
-	}
 	body, err := json.Marshal(b.Batch)
 	if err != nil {
 		return 0, fmt.Errorf("encode the batch: %w", err)
@@ -46,7 +42,8 @@ func (l *Ledger) Accept(ctx context.Context, b audit.AcceptedBatch) (time.Durati
 		keys[i], pi[i], u[i] = d.Key[:], d.Inclusion, d.U
 	}
 	var granted time.Duration
-	err = l.inTx(ctx, "accept batch", func(ctx context.Context, tx pgx.Tx) error {
+	find := func(ctx context.Context) (int32, error) { return l.ensureRun(ctx, b.Batch.Run, b.Batch.Policy) }
+	err = l.intoRun(ctx, "accept batch", b.Batch.Run, find, func(ctx context.Context, tx pgx.Tx, run int32) error {
 		if granted, err = grant(ctx, tx, run, &b); err != nil {
 			return err
 		}

@@ -239,38 +239,6 @@ func TestConcurrentCommitsCountOnce(t *testing.T) {
 	}
 }
 
-func TestDropRunKeepsWhatOthersHold(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	b.createRun(t, "run-2")
-	shared, own := newEpisode(1, 5), newEpisode(2, 5)
-	for _, run := range []string{b.run, "run-2"} {
-		if _, err := b.Commit(t.Context(), run, auditEpisode(&shared)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := b.Commit(t.Context(), b.run, auditEpisode(&own)); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.DropRun(t.Context(), b.run); err != nil {
-		t.Fatal(err)
-	}
-	if r := b.verify(t); r.Runs != 1 || r.Pairs != 5 {
-		t.Errorf("report %+v, want the other run whole", r)
-	}
-	if n := b.number(t, `SELECT count(*) FROM pair`); n != 5 {
-		t.Errorf("%d stored pairs, want 5: nobody holds the others", n)
-	}
-	pairs, err := b.EpisodePairs(t.Context(), "run-2", shared.ID)
-	if err != nil || len(pairs) != 5 || pairs[0].Observation.Raw == nil {
-		t.Errorf("%d pairs, %v; want 5 with bodies", len(pairs), err)
-	}
-	_, err = b.Commit(t.Context(), b.run, auditEpisode(&own))
-	if audit.ErrorCode(err) != audit.CodeNotFound {
-		t.Errorf("commit to a dropped run: %v; want not found", err)
-	}
-}
-
 func TestPagesFollowEachOther(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -140,11 +140,23 @@ func (s *streams) closed() bool { return s.js.Conn().IsClosed() }
 func (s *streams) connected() bool { return s.js.Conn().Status() == nats.CONNECTED }
 
 func unusable(what string, err error) error {
+	if e, ok := errors.AsType[*jetstream.APIError](err); ok && (e.ErrorCode == replicasNotSupported || e.ErrorCode == notEnoughPeers) {
+		return &audit.Error{
+			Code: audit.CodeInvalid, Message: what, Err: err,
+			Hint: "ask for no more replicas than the NATS cluster has servers with JetStream (stream_replicas); a lone server keeps one",
+		}
+	}
 	return &audit.Error{
 		Code: audit.CodeInfrastructure, Message: what, Err: err,
 		Hint: "check that the NATS server runs with JetStream and has free space; no work is lost meanwhile",
 	}
 }
+
+// What JetStream answers to a stream of more replicas than it has servers.
+const (
+	notEnoughPeers       jetstream.ErrorCode = 10005
+	replicasNotSupported jetstream.ErrorCode = 10074
+)
 
 // errClosed is returned when the caller closed the connection under a service.
 var errClosed = errors.New("the connection to NATS is closed")

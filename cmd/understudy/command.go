@@ -51,6 +51,7 @@ func commands() []command {
 		sandboxCommand(),
 		tokenCommand(),
 		verifyCommand(),
+		dropCommand(),
 		migrateCommand(),
 		benchCommand(),
 		versionCommand(),

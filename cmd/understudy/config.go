@@ -45,6 +45,7 @@ type Config struct {
 	DrainDelay          time.Duration `setting:"drain-delay"          default:"0s"             help:"how long a stopping service says that it is not ready before it refuses connections"`
 	OTLPEndpoint        secret        `setting:"otlp-endpoint"        default:""               help:"OpenTelemetry collector that gets traces by OTLP over HTTP, such as http://127.0.0.1:4318"`
 	DatabaseConnections int           `setting:"database-connections" default:"10"             help:"connections to PostgreSQL at once"`
+	StreamReplicas      int           `setting:"stream-replicas"      default:"1"              help:"servers of a NATS cluster that keep each message, 1, 3 or 5; needs --nats-url. The same for all programs on one NATS"`
 	AckWait             time.Duration `setting:"ack-wait"             default:"30s"            help:"how long a silent worker keeps its jobs before another gets them; retries and the search for lost jobs follow it. The same for all programs on one NATS"`
 	StopTimeout         time.Duration `setting:"stop-timeout"         default:"20s"            help:"how long a stopping program finishes what it holds"`
 	LogLevel            string        `setting:"log-level"            default:"info"           help:"debug, info, warn or error"`
@@ -115,6 +116,11 @@ func (c Config) Validate() error {
 	}
 	if c.DrainDelay < 0 {
 		fault("drain-delay", "%s is negative", c.DrainDelay)
+	}
+	if !slices.Contains([]int{1, 3, 5}, c.StreamReplicas) {
+		fault("stream-replicas", "%d is none of 1, 3, 5: a majority must agree", c.StreamReplicas)
+	} else if c.StreamReplicas > 1 && c.NATSURL == "" {
+		fault("stream-replicas", "%d servers are wanted, and the one in process is one: name a cluster with nats-url", c.StreamReplicas)
 	}
 	if c.AckWait < 100*time.Millisecond {
 		fault("ack-wait", "%s is under 100ms, in which a worker cannot be heard three times", c.AckWait)

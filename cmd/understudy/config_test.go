@@ -146,7 +146,7 @@ func TestHelpHasAnExampleOfEachCommand(t *testing.T) {
 	if list.status != 0 {
 		t.Fatalf("got %+v, want status 0", list)
 	}
-	for _, name := range []string{"demo", "serve", "worker", "audit", "import", "train", "eval", "rehearse", "gate", "report", "probe", "sandbox", "verify", "migrate", "bench", "version"} {
+	for _, name := range []string{"demo", "serve", "worker", "audit", "import", "train", "eval", "rehearse", "gate", "report", "probe", "sandbox", "verify", "drop", "migrate", "bench", "version"} {
 		got := run(t, program(t, dir, nil, name, "--help"))
 		if !strings.Contains(list.stdout, "\n  "+name+" ") || got.status != 0 || !strings.Contains(got.stdout, "example: understudy "+name) {
 			t.Errorf("%s: got %+v, want it listed, status 0 and an example", name, got)

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"flag"
 	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
@@ -80,6 +83,9 @@ func demo(ctx context.Context, inv *invocation, d demoFlags) (err error) {
 		return usageError("--json without --once", "a document has an end: give both")
 	}
 	s := &story{out: inv.stdout, began: time.Now(), silent: d.json}
+	if inv, err = storyteller(inv); err != nil {
+		return err
+	}
 	s.say("starting; PostgreSQL and JetStream live in %s (the first time takes some seconds)", inv.config.DataDir)
 	m := &Main{Config: inv.config, Logger: inv.log}
 	if !d.json {
@@ -94,6 +100,7 @@ func demo(ctx context.Context, inv *invocation, d demoFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
+	s.url = m.URL()
 	s.say("ledger: PostgreSQL, %s; transport: JetStream, %s; dashboard: %s", m.resources.postgresName(), m.resources.natsName(), m.URL())
 	if err := d.acts(ctx, inv, m, p, s); err != nil {
 		return err
@@ -101,8 +108,34 @@ func demo(ctx context.Context, inv *invocation, d demoFlags) (err error) {
 	if d.once {
 		return s.end()
 	}
-	s.say("serving %s until you stop it (Ctrl-C); beside it: understudy report, gate, import, verify", m.URL())
+	s.say("serving %s until you stop it (Ctrl-C)", m.URL())
+	s.say("in another terminal: %sunderstudy help; understudy report RUN; understudy drop RUN --dry-run", pathHint())
 	return m.Wait(ctx)
+}
+
+// storyteller is inv with warnings alone in its log: the story says what a log at
+// the level info would say.
+func storyteller(inv *invocation) (*invocation, error) {
+	if inv.config.LogLevel != Default().LogLevel {
+		return inv, nil
+	}
+	quiet, teller := inv.config, *inv
+	quiet.LogLevel = "warn"
+	var err error
+	teller.log, err = newLogger(inv.surroundings, quiet)
+	return &teller, err
+}
+
+// pathHint is what to type first where the program is not on the PATH.
+func pathHint() string {
+	if _, err := exec.LookPath("understudy"); err == nil {
+		return ""
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	return "export PATH=" + filepath.Dir(self) + ":$PATH; "
 }
 
 // acts are the demo: recorded rehearsals on the full domain, then a policy that is
@@ -120,6 +153,8 @@ func (d demoFlags) acts(ctx context.Context, inv *invocation, m *Main, p *pipeli
 		defer policy.close()
 		if policy.cached() {
 			s.say("the policy of the second act was trained before and is read from %s", policy.training.flags.out)
+		} else {
+			s.say("in the background a small transformer begins to learn retail-mini for the second act")
 		}
 	}
 	s.say("first act: a rehearser on %s that is no trained policy: it looks at the truth and spoils a share of its answers", d.environment)
@@ -179,5 +214,5 @@ func (d demoFlags) episodes(ctx context.Context, p *pipeline, c demoCheckpoint) 
 			return nil, err
 		}
 	}
-	return episodes, agent.believe(episodes[len(episodes)-len(open):])
+	return episodes, believe(agent.tools, episodes[len(episodes)-len(open):])
 }

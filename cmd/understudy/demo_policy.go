@@ -70,7 +70,7 @@ func (t *demoPolicy) warmStart(ctx context.Context) (err error) {
 	c := t.config(train.ArmBase)
 	c.Progress = func(line string) {
 		if strings.HasSuffix(strings.SplitN(line, ":", 2)[0], "00") { // every second look is enough to read
-			t.story.say("%s", line)
+			t.story.say("(for the second act) %s", line)
 		}
 	}
 	device, err := t.devices.next()
@@ -92,7 +92,7 @@ func (t *demoPolicy) runtime() train.Runtime {
 
 // run waits for the warm start, audits it, trains, and audits again.
 func (t *demoPolicy) run(ctx context.Context) error {
-	t.story.say("a policy of our own: a small transformer that acts and rehearses on retail-mini; it has copied the sandbox's answers so far")
+	t.story.say("second act: a policy of our own, a small transformer that acts and rehearses on retail-mini; first it copies the sandbox's answers")
 	if err := <-t.warm; err != nil {
 		return err
 	}
@@ -158,6 +158,7 @@ func (t *demoPolicy) episodes(ctx context.Context, player *train.Player) ([]audi
 	if err != nil {
 		return nil, err
 	}
+	canaries := len(episodes)
 	for i := range episodes {
 		episodes[i].Checkpoint = int64(player.Step) // the same call of another checkpoint is another audit
 	}
@@ -178,7 +179,11 @@ func (t *demoPolicy) episodes(ctx context.Context, player *train.Player) ([]audi
 			episodes = append(episodes, e)
 		}
 	}
-	return episodes, nil
+	tools, err := c.Environment.Tools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return episodes, believe(tools, episodes[canaries:])
 }
 
 // close ends what trains and plays. The warm start, which an error elsewhere may leave

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ import (
 type story struct {
 	mu     sync.Mutex
 	out    io.Writer
+	url    string // of the dashboard
 	began  time.Time
 	silent bool
 	told   demoReport
@@ -65,7 +67,7 @@ func (s *story) auditRun(ctx context.Context, inv *invocation, p *pipeline, run 
 	if err := p.drain(ctx, inv, run.Name); err != nil {
 		return err
 	}
-	s.say("every action executed, compared, stored")
+	s.say("every action executed, compared, stored: %s/?run=%s", s.url, url.QueryEscape(run.Name))
 	verdict, err := decide(ctx, p.ledger, run.Name)
 	if err != nil {
 		return err
@@ -79,9 +81,20 @@ func (s *story) auditRun(ctx context.Context, inv *invocation, p *pipeline, run 
 	if err := printRun(ctx, inv, p.ledger, run.Name); err != nil {
 		return err
 	}
-	fmt.Fprintln(s.out, "gate:", verdict.Line)
-	fmt.Fprintln(s.out)
+	fmt.Fprintf(s.out, "gate: %s\n%s\n\n", verdict.Line, meaning(verdict.Status))
 	return nil
+}
+
+// meaning is what a verdict of the gate says about a release.
+func meaning(status gate.Status) string {
+	switch status {
+	case gate.Pass:
+		return "      it may be released: every interval clears its limit"
+	case gate.Fail:
+		return "      its release is blocked: an interval, corrected for the number of tools, lies beyond its limit"
+	case gate.Inconclusive, gate.Error:
+	}
+	return "      its release waits: nothing is shown to be wrong, and more calls are needed to show that it is right"
 }
 
 func (s *story) keep(ctx context.Context, l *ledger.Ledger, run audit.NewRun, verdict *gate.Verdict) error {
@@ -109,7 +122,7 @@ func (s *story) end() error {
 	return err
 }
 
-// decide is the verdict of the gate policy that everybody starts from.
+// decide is the verdict of the gate policy that everybody starts from; the ledger keeps it.
 func decide(ctx context.Context, l *ledger.Ledger, run string) (*gate.Verdict, error) {
 	policy, err := gate.Load(gate.Starting())
 	if err != nil {
@@ -119,5 +132,6 @@ func decide(ctx context.Context, l *ledger.Ledger, run string) (*gate.Verdict, e
 	if err != nil {
 		return nil, err
 	}
-	return gate.Decide(policy, evidence, gate.Options{Now: time.Now()}), nil
+	v := gate.Decide(policy, evidence, gate.Options{Now: time.Now()})
+	return v, saveVerdict(ctx, l, v)
 }

@@ -120,12 +120,7 @@ func (g gateFlags) decide(ctx context.Context, inv *invocation, l *ledger.Ledger
 		return err
 	}
 	v := gate.Decide(p, evidence, options)
-	document, err := gate.ReportJSON(v)
-	if err != nil {
-		return err
-	}
-	record := audit.GateRecord{Run: evidence.Run.ID, Status: string(v.Status), PolicyDigest: v.Policy.Digest, Document: document}
-	if err := l.SaveGate(ctx, record); err != nil {
+	if err := saveVerdict(ctx, l, v); err != nil {
 		return err
 	}
 	announceRegression(ctx, inv.config, inv.log, l, v)
@@ -139,6 +134,15 @@ func (g gateFlags) decide(ctx context.Context, inv *invocation, l *ledger.Ledger
 		}
 	}
 	return concludeGate(inv, v)
+}
+
+// saveVerdict keeps a verdict in the ledger, with what recomputes it.
+func saveVerdict(ctx context.Context, l *ledger.Ledger, v *gate.Verdict) error {
+	document, err := gate.ReportJSON(v)
+	if err != nil {
+		return err
+	}
+	return l.SaveGate(ctx, audit.GateRecord{Run: v.Evidence.Run.ID, Status: string(v.Status), PolicyDigest: v.Policy.Digest, Document: document})
 }
 
 // concludeGate prints the verdict and turns it into the exit status.

@@ -59,7 +59,7 @@ func newPipeline(r *resources, cfg Config, log *slog.Logger, pc pipelineConfig) 
 	if err != nil {
 		return nil, fmt.Errorf("open JetStream: %w", err)
 	}
-	qc := queue.Config{InFlight: pc.inFlight, AckWait: cfg.AckWait, Grace: cfg.StopTimeout, Logger: log, BatchLevel: pc.batches, Trace: pc.trace}
+	qc := queue.Config{InFlight: pc.inFlight, AckWait: cfg.AckWait, Replicas: cfg.StreamReplicas, Grace: cfg.StopTimeout, Logger: log, BatchLevel: pc.batches, Trace: pc.trace}
 	if p.relay, err = queue.NewRelay(js, p.ledger, qc); err != nil {
 		return nil, err
 	}

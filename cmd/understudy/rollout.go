@@ -125,14 +125,14 @@ func (r *rollouts) linked(w *walk) (audit.Call, bool) {
 
 // believe sets what each rollout takes itself to have achieved: its last write
 // worked, as far as its rehearsals say.
-func (r *rollouts) believe(episodes []audit.Episode) error {
+func believe(tools []audit.Tool, episodes []audit.Episode) error {
 	rules, err := audit.NewRules(audit.RulesSpec{}, nil, nil)
 	if err != nil {
 		return err
 	}
 	writes := map[string]bool{}
-	for i := range r.tools {
-		writes[r.tools[i].Name] = r.tools[i].Effect != audit.Read
+	for i := range tools {
+		writes[tools[i].Name] = tools[i].Effect != audit.Read
 	}
 	for i := range episodes {
 		e := &episodes[i]

@@ -63,7 +63,7 @@ func rollOut(ctx context.Context, inv *invocation, f trainFlags, inFlight int) (
 		return err
 	}
 	c.Arm, c.Seed, c.Source = arm, f.seed, t.sources[arm]
-	dealt, err := newFarm(conn, farmName(recipe, arm, f.seed), inv.log, inFlight)
+	dealt, err := newFarm(conn, farmName(recipe, arm, f.seed), queue.Config{InFlight: inFlight, Replicas: inv.config.StreamReplicas, Logger: inv.log})
 	if err != nil {
 		return err
 	}
@@ -89,12 +89,12 @@ type farm struct{ *queue.Farm }
 var _ train.Farm = farm{}
 
 // newFarm opens the farm of a run; inFlight is a worker's, 0 in the run itself.
-func newFarm(conn *nats.Conn, name string, log *slog.Logger, inFlight int) (train.Farm, error) {
+func newFarm(conn *nats.Conn, name string, c queue.Config) (train.Farm, error) {
 	js, err := jetstream.New(conn)
 	if err != nil {
 		return nil, fmt.Errorf("open JetStream: %w", err)
 	}
-	f, err := queue.NewFarm(js, name, queue.Config{InFlight: inFlight, Logger: log})
+	f, err := queue.NewFarm(js, name, c)
 	if err != nil {
 		return nil, err
 	}

@@ -48,10 +48,10 @@ func printFigures(w io.Writer, all []audit.Figures) error {
 		return err
 	}
 	_, err := fmt.Fprint(w, `
-In %, worst tool first. outcome = same outcome class. FSR = P(rehearsed ok | the sandbox refuses); refused = how
-often it did. F1 of the fields of ok answers, effect F1 of writes. S0 exact, S1 cosmetic, S2 minor, S3 material,
-S4 false error or wrong family, S5 false success. outcome and FSR: Wilson on n_eff = n/deff, clustered by prompt
-group; F1: means. Masked calls have no verdict and count in no figure.
+In %, worst tool first: the largest share of S3 to S5. outcome = same outcome class. FSR = P(rehearsed ok | the
+sandbox refuses); refused = how often it did. F1 of the fields of ok answers, effect F1 of writes. S0 exact,
+S1 cosmetic, S2 minor, S3 material, S4 false error or wrong family, S5 false success. outcome and FSR: Wilson on
+n_eff = n/deff, clustered by prompt group; F1: means. Masked calls have no verdict and count in no figure.
 `)
 	return err
 }

@@ -15,6 +15,7 @@ import (
 
 	"understudy/audit"
 	"understudy/audit/ledger"
+	"understudy/audit/queue"
 	"understudy/envace"
 	"understudy/envace/tiny"
 	"understudy/envace/train"
@@ -302,7 +303,7 @@ func (t *training) runAs(ctx context.Context, c train.Config, r train.Runtime) e
 		return err
 	}
 	if t.flags.away {
-		if c.Farm, err = newFarm(t.resources.nats, farmName(t.recipe, c.Arm, c.Seed), t.inv.log, 0); err != nil {
+		if c.Farm, err = newFarm(t.resources.nats, farmName(t.recipe, c.Arm, c.Seed), queue.Config{Replicas: t.inv.config.StreamReplicas, Logger: t.inv.log}); err != nil {
 			return err
 		}
 	}
