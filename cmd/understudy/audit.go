@@ -51,7 +51,9 @@ func auditRun(ctx context.Context, inv *invocation, a auditFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.close(ctx)) }()
-	p, err := newPipeline(r, inv.config, inv.log, pipelineConfig{rehearser: rehearsing.rehearser, rehearsals: a.policy.k, inFlight: a.inFlight, batches: slog.LevelDebug})
+	p, err := newPipeline(r, inv.config, inv.log, pipelineConfig{
+		rehearser: rehearsing.rehearser, patience: rehearsing.patience, rehearsals: a.policy.k, inFlight: a.inFlight, batches: slog.LevelDebug,
+	})
 	if err != nil {
 		return err
 	}

@@ -32,13 +32,15 @@ func (d demoFlags) smolLM2(ctx context.Context, inv *invocation, m *Main, s *sto
 		return err
 	}
 	s.say("loading SmolLM2-135M-Instruct from %s", dir)
-	flags := policyFlags{model: dir, k: 1, engine: engineFlags{batch: 16, kvMiB: 1024}}
+	flags := policyFlags{model: dir, k: 1, engine: engineFlags{batch: smolLM2Batch, kvMiB: 1024}}
 	policy, err := flags.open(ctx, inv)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, policy.close()) }()
-	p, err := newPipeline(m.resources, inv.config, inv.log, pipelineConfig{rehearser: policy.rehearser, metrics: m.metrics, batches: slog.LevelDebug})
+	p, err := newPipeline(m.resources, inv.config, inv.log, pipelineConfig{
+		rehearser: policy.rehearser, patience: policy.patience, inFlight: smolLM2Batch, metrics: m.metrics, batches: slog.LevelDebug,
+	})
 	if err != nil {
 		return err
 	}
@@ -63,4 +65,5 @@ func (d demoFlags) smolLM2(ctx context.Context, inv *invocation, m *Main, s *sto
 const (
 	smolLM2Tasks    = 20
 	smolLM2Canaries = 40
+	smolLM2Batch    = 16 // rehearsals at once: they read the weights together
 )

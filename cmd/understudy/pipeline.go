@@ -36,6 +36,7 @@ type pipeline struct {
 type pipelineConfig struct {
 	rehearser  audit.Rehearser // nil: only rehearsals that episodes bring along
 	rehearsals int             // k
+	patience   time.Duration   // with one rehearsal, where it may take long; 0 = as with a server
 	inFlight   int             // episodes at once; 0 = the queue's default
 	metrics    *metric.Set     // nil: nobody counts
 	batches    slog.Level      // of the line that each commit gets
@@ -50,7 +51,7 @@ func newPipeline(r *resources, cfg Config, log *slog.Logger, pc pipelineConfig) 
 	}
 	p.envs.keepContracts(p.ledger, log)
 	p.auditor, err = audit.New(audit.Config{
-		Opener: p.envs, Rules: p.envs.followMarks(p.ledger), Rehearser: pc.rehearser, Rehearsals: pc.rehearsals, Secret: []byte(cfg.SamplingSecret),
+		Opener: p.envs, Rules: p.envs.followMarks(p.ledger), Rehearser: pc.rehearser, Rehearsals: pc.rehearsals, RehearseTimeout: pc.patience, Secret: []byte(cfg.SamplingSecret),
 	})
 	if err != nil {
 		return nil, err
@@ -59,7 +60,11 @@ func newPipeline(r *resources, cfg Config, log *slog.Logger, pc pipelineConfig) 
 	if err != nil {
 		return nil, fmt.Errorf("open JetStream: %w", err)
 	}
-	qc := queue.Config{InFlight: pc.inFlight, AckWait: cfg.AckWait, Replicas: cfg.StreamReplicas, Grace: cfg.StopTimeout, Logger: log, BatchLevel: pc.batches, Trace: pc.trace}
+	const rehearsalsOfAnEpisode = 24 // one after the other, at the most that is waited for
+	qc := queue.Config{
+		Timeout: pc.patience * rehearsalsOfAnEpisode, InFlight: pc.inFlight, AckWait: cfg.AckWait, Replicas: cfg.StreamReplicas,
+		Grace: cfg.StopTimeout, Logger: log, BatchLevel: pc.batches, Trace: pc.trace,
+	}
 	if p.relay, err = queue.NewRelay(js, p.ledger, qc); err != nil {
 		return nil, err
 	}

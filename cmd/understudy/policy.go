@@ -49,6 +49,7 @@ func (p *policyFlags) given() bool { return p.url != "" || p.model != "" }
 // policy is what rehearses, and what it holds.
 type policy struct {
 	rehearser audit.Rehearser // nil: only rehearsals that came with an episode are audited
+	patience  time.Duration   // with one rehearsal; 0 = what is usual with a server
 	handler   http.Handler    // of a model that is here: OpenAI's API over it
 	close     func() error
 }
@@ -101,7 +102,7 @@ func (p *policyFlags) serve(ctx context.Context, inv *invocation) (policy, remot
 	if err != nil {
 		return policy{}, remote.Config{}, err
 	}
-	out := policy{close: e.close}
+	out := policy{close: e.close, patience: localTimeout}
 	template, err := chat.Load(p.model)
 	if err == nil {
 		out.handler, err = openai.New(openai.Config{Name: e.name, Engine: e.Engine, Tokenizer: e.tokens, Template: template, Logger: inv.log})

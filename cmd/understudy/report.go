@@ -136,7 +136,7 @@ func printTotals(w io.Writer, run audit.Run, figures []audit.Figures) {
 		}
 		fmt.Fprintln(w, "masked:", strings.Join(reasons, ", "))
 		if masked[audit.MaskRehearseUnavailable] > 0 {
-			fmt.Fprintln(w, "the model gave no answer to those: understudy probe URL says why")
+			fmt.Fprintln(w, "the model gave no answer to those: open one of the calls in the dashboard; of a server, understudy probe URL says why")
 		}
 	}
 	if slices.Sort(environments); len(environments) > 0 {

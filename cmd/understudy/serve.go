@@ -36,7 +36,7 @@ func serve(ctx context.Context, inv *invocation, pf policyFlags, work bool) (err
 	if !work {
 		return m.Wait(ctx)
 	}
-	p, err := newPipeline(m.resources, inv.config, inv.log, pipelineConfig{rehearser: rehearsing.rehearser, rehearsals: pf.k, metrics: m.metrics, trace: m.tracer.Func()})
+	p, err := newPipeline(m.resources, inv.config, inv.log, pipelineConfig{rehearser: rehearsing.rehearser, patience: rehearsing.patience, rehearsals: pf.k, metrics: m.metrics, trace: m.tracer.Func()})
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func work(ctx context.Context, inv *invocation, pf policyFlags, inFlight int, ob
 	}
 	defer func() { err = errors.Join(err, o.close()) }()
 	p, err := newPipeline(r, inv.config, inv.log, pipelineConfig{
-		rehearser: rehearsing.rehearser, rehearsals: pf.k, inFlight: inFlight, metrics: o.metrics, trace: tracer.Func(),
+		rehearser: rehearsing.rehearser, patience: rehearsing.patience, rehearsals: pf.k, inFlight: inFlight, metrics: o.metrics, trace: tracer.Func(),
 	})
 	if err != nil {
 		return err
