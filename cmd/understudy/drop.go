@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -33,38 +32,31 @@ type dropFlags struct{ dryRun, yes bool }
 
 // do shows what each run holds, asks once, and drops one after the other. What was
 // dropped before an error is gone; the same command again does the rest.
-func (d dropFlags) do(ctx context.Context, inv *invocation) (err error) {
+func (d dropFlags) do(ctx context.Context, inv *invocation) error {
 	if len(inv.args) == 0 {
 		return usageError("drop needs a run's name", "understudy drop RUN --dry-run")
 	}
-	r, err := openLedger(ctx, inv.config, inv.log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.close(ctx)) }()
-	l, err := ledger.New(r.pool, ledger.Config{})
-	if err != nil {
-		return err
-	}
-	if err := printContents(ctx, inv, l); err != nil {
-		return err
-	}
-	if d.dryRun {
-		fmt.Fprintln(inv.stdout, "nothing was removed: --dry-run")
+	return withLedger(ctx, inv, func(l *ledger.Ledger) error {
+		if err := printContents(ctx, inv, l); err != nil {
+			return err
+		}
+		if d.dryRun {
+			fmt.Fprintln(inv.stdout, "nothing was removed: --dry-run")
+			return nil
+		}
+		if !d.yes {
+			if err := confirmed(inv); err != nil {
+				return err
+			}
+		}
+		for _, name := range inv.args {
+			if err := l.DropRun(ctx, name); err != nil {
+				return err
+			}
+			fmt.Fprintf(inv.stdout, "dropped %s\n", audit.Plain(name))
+		}
 		return nil
-	}
-	if !d.yes {
-		if err := confirmed(inv); err != nil {
-			return err
-		}
-	}
-	for _, name := range inv.args {
-		if err := l.DropRun(ctx, name); err != nil {
-			return err
-		}
-		fmt.Fprintf(inv.stdout, "dropped %s\n", audit.Plain(name))
-	}
-	return nil
+	})
 }
 
 // printContents is a line a run; a name that is no run's ends the command before

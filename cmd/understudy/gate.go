@@ -59,20 +59,11 @@ func (g gateFlags) do(ctx context.Context, inv *invocation) error {
 	return usageError("gate "+strings.Join(inv.args, " "), suggest(inv.args[0], verbs))
 }
 
-func (g gateFlags) withLedger(ctx context.Context, inv *invocation, work func(context.Context, *invocation, *ledger.Ledger) error) (err error) {
+func (g gateFlags) withLedger(ctx context.Context, inv *invocation, work func(context.Context, *invocation, *ledger.Ledger) error) error {
 	if g.run == "" {
 		return usageError("gate needs a run", "name it: --run NAME (or tag:NAME)")
 	}
-	r, err := openLedger(ctx, inv.config, inv.log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.close(ctx)) }()
-	l, err := ledger.New(r.pool, ledger.Config{})
-	if err != nil {
-		return err
-	}
-	return work(ctx, inv, l)
+	return withLedger(ctx, inv, func(l *ledger.Ledger) error { return work(ctx, inv, l) })
 }
 
 func (g gateFlags) load() (*gate.Policy, error) {

@@ -60,30 +60,23 @@ func importCommand() command {
 	}
 }
 
-func importFiles(ctx context.Context, inv *invocation, f importFlags) (err error) {
+func importFiles(ctx context.Context, inv *invocation, f importFlags) error {
 	if err := f.validate(); err != nil {
 		return err
 	}
 	if len(inv.args) == 0 {
 		return usageError("import needs a file", "understudy import results.json --environment retail@1")
 	}
-	r, err := openLedger(ctx, inv.config, inv.log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.close(ctx)) }()
-	l, err := ledger.New(r.pool, ledger.Config{})
-	if err != nil {
-		return err
-	}
-	envs := newEnvironments(inv.config)
-	defer func() { err = errors.Join(err, envs.Close()) }()
-	run, err := intake{ledger: l, envs: envs, flags: f}.files(ctx, inv, inv.args)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(inv.stdout, "queued as run %s; audit it with: understudy audit --run %s\n", run, run)
-	return nil
+	return withLedger(ctx, inv, func(l *ledger.Ledger) (err error) {
+		envs := newEnvironments(inv.config)
+		defer func() { err = errors.Join(err, envs.Close()) }()
+		run, err := intake{ledger: l, envs: envs, flags: f}.files(ctx, inv, inv.args)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(inv.stdout, "queued as run %s; audit it with: understudy audit --run %s\n", run, run)
+		return nil
+	})
 }
 
 // intake takes trajectory files into a run.

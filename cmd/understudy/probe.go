@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"net/url"
@@ -61,20 +60,13 @@ func probe(ctx context.Context, inv *invocation, p policyFlags, asJSON, save boo
 
 // saveProbe keeps the answers under the server's address, which may hold a
 // password: that is left out.
-func saveProbe(ctx context.Context, inv *invocation, caps remote.Capabilities) (err error) {
+func saveProbe(ctx context.Context, inv *invocation, caps remote.Capabilities) error {
 	at, err := url.Parse(caps.URL)
 	if err != nil {
 		return usageError("the server's URL cannot be read", "understudy probe http://127.0.0.1:8000/v1")
 	}
 	at.User, at.RawQuery, at.Fragment = nil, "", ""
-	r, err := openLedger(ctx, inv.config, inv.log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.close(ctx)) }()
-	l, err := ledger.New(r.pool, ledger.Config{})
-	if err != nil {
-		return err
-	}
-	return l.SaveEndpoint(ctx, audit.Endpoint{URL: at.String(), Model: caps.Model, Answers: caps.Rows()})
+	return withLedger(ctx, inv, func(l *ledger.Ledger) error {
+		return l.SaveEndpoint(ctx, audit.Endpoint{URL: at.String(), Model: caps.Model, Answers: caps.Rows()})
+	})
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -34,7 +33,7 @@ func reportCommand() command {
 	}
 }
 
-func reportRun(ctx context.Context, inv *invocation, format, episode string) (err error) {
+func reportRun(ctx context.Context, inv *invocation, format, episode string) error {
 	if len(inv.args) != 1 {
 		return usageError("report needs a run's name", "understudy report NAME")
 	}
@@ -44,36 +43,29 @@ func reportRun(ctx context.Context, inv *invocation, format, episode string) (er
 	if slices.Contains([]string{"atif", "otel"}, format) && episode == "" {
 		return usageError("--format "+format+" exports one episode", "name it: --episode ID")
 	}
-	r, err := openLedger(ctx, inv.config, inv.log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.close(ctx)) }()
-	l, err := ledger.New(r.pool, ledger.Config{})
-	if err != nil {
-		return err
-	}
-	run := inv.args[0]
-	switch format {
-	case "table":
-		return printRun(ctx, inv, l, run)
-	case "json":
-		tally, err := l.Tally(ctx, run)
+	return withLedger(ctx, inv, func(l *ledger.Ledger) error {
+		run := inv.args[0]
+		switch format {
+		case "table":
+			return printRun(ctx, inv, l, run)
+		case "json":
+			tally, err := l.Tally(ctx, run)
+			if err != nil {
+				return err
+			}
+			encoder := json.NewEncoder(inv.stdout)
+			encoder.SetIndent("", "  ")
+			return encoder.Encode(tally.Figures(figureSeed))
+		}
+		pairs, err := l.EpisodePairs(ctx, run, episode)
 		if err != nil {
 			return err
 		}
-		encoder := json.NewEncoder(inv.stdout)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(tally.Figures(figureSeed))
-	}
-	pairs, err := l.EpisodePairs(ctx, run, episode)
-	if err != nil {
-		return err
-	}
-	if format == "otel" {
-		return trace.WriteOTel(inv.stdout, pairs)
-	}
-	return trace.WriteATIF(inv.stdout, pairs)
+		if format == "otel" {
+			return trace.WriteOTel(inv.stdout, pairs)
+		}
+		return trace.WriteATIF(inv.stdout, pairs)
+	})
 }
 
 // figureSeed is the bootstrap's: the same counts always print the same bounds.

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"understudy/audit"
+	"understudy/audit/ledger"
 	"understudy/audit/ledger/cluster"
 	"understudy/audit/queue/embedded"
 	"understudy/migrations"
@@ -69,6 +70,20 @@ func openLedger(ctx context.Context, cfg Config, log *slog.Logger) (*resources, 
 		return nil, errors.Join(err, r.close(ctx))
 	}
 	return r, nil
+}
+
+// withLedger works on the ledger alone, and closes it.
+func withLedger(ctx context.Context, inv *invocation, work func(l *ledger.Ledger) error) (err error) {
+	r, err := openLedger(ctx, inv.config, inv.log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.close(ctx)) }()
+	l, err := ledger.New(r.pool, ledger.Config{})
+	if err != nil {
+		return err
+	}
+	return work(l)
 }
 
 func (r *resources) openLedger(ctx context.Context, cfg Config, log *slog.Logger) (err error) {

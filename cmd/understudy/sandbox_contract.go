@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -39,15 +38,8 @@ func sandboxContract(ctx context.Context, inv *invocation, envs *environments, a
 }
 
 // saveContract keeps a contract in the ledger, for the dashboard.
-func saveContract(ctx context.Context, inv *invocation, c audit.Contract) (err error) {
-	r, err := openLedger(ctx, inv.config, inv.log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.close(ctx)) }()
-	l, err := ledger.New(r.pool, ledger.Config{})
-	if err != nil {
-		return err
-	}
-	return l.SaveContract(ctx, c)
+func saveContract(ctx context.Context, inv *invocation, c audit.Contract) error {
+	return withLedger(ctx, inv, func(l *ledger.Ledger) error {
+		return l.SaveContract(ctx, c)
+	})
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"net"
@@ -26,7 +25,7 @@ func tokenCommand() command {
 	}
 }
 
-func token(ctx context.Context, inv *invocation, role audit.Role, days int) (err error) {
+func token(ctx context.Context, inv *invocation, role audit.Role, days int) error {
 	usage := "understudy token add NAME --role reader, understudy token revoke NAME, or understudy token list"
 	if len(inv.args) == 0 || !slices.Contains([]string{"add", "revoke", "list"}, inv.args[0]) || (inv.args[0] == "list") != (len(inv.args) == 1) || len(inv.args) > 2 {
 		return usageError("token needs to know what to do", usage)
@@ -37,27 +36,20 @@ func token(ctx context.Context, inv *invocation, role audit.Role, days int) (err
 	if days < 0 {
 		return usageError("--days is negative", "0 = never, else a number of days")
 	}
-	r, err := openLedger(ctx, inv.config, inv.log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.close(ctx)) }()
-	l, err := ledger.New(r.pool, ledger.Config{})
-	if err != nil {
-		return err
-	}
-	switch inv.args[0] {
-	case "add":
-		return addToken(ctx, inv, l, audit.Token{Name: inv.args[1], Role: role}, days)
-	case "revoke":
-		if err := l.RevokeToken(ctx, inv.args[1]); err != nil {
-			return err
+	return withLedger(ctx, inv, func(l *ledger.Ledger) error {
+		switch inv.args[0] {
+		case "add":
+			return addToken(ctx, inv, l, audit.Token{Name: inv.args[1], Role: role}, days)
+		case "revoke":
+			if err := l.RevokeToken(ctx, inv.args[1]); err != nil {
+				return err
+			}
+			fmt.Fprintln(inv.stdout, "revoked; whoever was signed in with it is out")
+			return nil
+		default:
+			return listTokens(ctx, inv, l)
 		}
-		fmt.Fprintln(inv.stdout, "revoked; whoever was signed in with it is out")
-		return nil
-	default:
-		return listTokens(ctx, inv, l)
-	}
+	})
 }
 
 func addToken(ctx context.Context, inv *invocation, l *ledger.Ledger, t audit.Token, days int) error {

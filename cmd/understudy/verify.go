@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 
@@ -19,24 +18,17 @@ func verifyCommand() command {
 }
 
 // verify prints what was counted, as JSON, and fails when it does not add up.
-func verify(ctx context.Context, inv *invocation) (err error) {
-	r, err := openLedger(ctx, inv.config, inv.log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.close(ctx)) }()
-	books, err := ledger.New(r.pool, ledger.Config{})
-	if err != nil {
-		return err
-	}
-	report, err := books.Verify(ctx)
-	if err != nil {
-		return fmt.Errorf("recount the ledger: %w", err)
-	}
-	encoder := json.NewEncoder(inv.stdout)
-	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(report); err != nil {
-		return fmt.Errorf("print the counts: %w", err)
-	}
-	return report.Err()
+func verify(ctx context.Context, inv *invocation) error {
+	return withLedger(ctx, inv, func(books *ledger.Ledger) error {
+		report, err := books.Verify(ctx)
+		if err != nil {
+			return fmt.Errorf("recount the ledger: %w", err)
+		}
+		encoder := json.NewEncoder(inv.stdout)
+		encoder.SetIndent("", "  ")
+		if err := encoder.Encode(report); err != nil {
+			return fmt.Errorf("print the counts: %w", err)
+		}
+		return report.Err()
+	})
 }
