@@ -198,8 +198,10 @@ func adapterKeys(name string) (needs, reads, isolations []string) {
 		return []string{"document"}, append(web, "tool_names", "exclude", "seed_path", "seed_session", "end_path", "outcomes"), []string{"header", "session", "none"}
 	case "nemo-gym":
 		return []string{"url"}, append(web, "document", "exclude", "seed_path", "seed_session", "end_path", "outcomes"), []string{"session", "header"}
+	case "python-class":
+		return nil, []string{"kind", "class", "file", "classes", "path", "config", "python", "memory", "metadata", "scenario", "env_id"}, []string{"process"}
 	}
-	return nil, []string{"kind", "class", "file", "classes", "path", "config", "python", "memory", "metadata", "scenario", "env_id"}, []string{"process"}
+	return nil, nil, nil // the schema refuses its name
 }
 
 // check lists what the schema cannot say.

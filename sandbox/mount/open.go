@@ -68,13 +68,15 @@ func (f *File) mount(ctx context.Context, name string, e entry, hide func(string
 	case "nemo-gym":
 		config.Jail = elsewhere
 		return openapi.New(ctx, nemoGym(e), config)
+	case "openapi-http":
+		config.Jail = elsewhere
+		spec := e.backend()
+		if !strings.Contains(spec.Document, "://") {
+			spec.Document = f.path(spec.Document)
+		}
+		return openapi.New(ctx, spec, config)
 	}
-	config.Jail = elsewhere
-	spec := e.backend()
-	if !strings.Contains(spec.Document, "://") {
-		spec.Document = f.path(spec.Document)
-	}
-	return openapi.New(ctx, spec, config)
+	return nil, &audit.Error{Code: audit.CodeInvalid, Message: fmt.Sprintf("environment %s: there is no adapter %s", name, e.Adapter), Hint: "understudy sandbox schema lists them"}
 }
 
 // path is a relative path of the file, from where the file is.

@@ -95,8 +95,12 @@ func (s *Session) Violations(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return nil, d.broken("invariant "+fn.Name(), err)
 		}
-		if v != starlark.None {
+		switch v.(type) {
+		case starlark.NoneType:
+		case starlark.String:
 			violations = append(violations, fn.Name()+": "+pyText(v))
+		default:
+			return nil, d.broken("invariant "+fn.Name(), fmt.Errorf("returned %s; want a text that says what does not hold, or None", v.String()))
 		}
 	}
 	return violations, nil

@@ -1,8 +1,11 @@
 package starlark_test
 
 import (
+	"fmt"
 	"os"
+	"strings"
 	"testing"
+	"testing/fstest"
 
 	"understudy/audit"
 	"understudy/sandbox/starlark"
@@ -40,5 +43,31 @@ func TestReferenceSolution(t *testing.T) {
 	got, err := s.(audit.Checker).Check(t.Context(), "")
 	if err != nil || !got.Success() || got.Initial != 0 {
 		t.Errorf("check: got %+v, %v; want success that the initial state does not have", got, err)
+	}
+}
+
+// An invariant says what does not hold, in words: one that says True by the habit of
+// checks is a fault of the domain, not a finding in every world.
+func TestInvariantSaysWhatDoesNotHold(t *testing.T) {
+	for _, row := range []struct{ returns, want string }{
+		{"None", ""},
+		{"'one is missing'", "holds: one is missing"},
+		{"True", "want a text"},
+	} {
+		d, err := starlark.Load(fstest.MapFS{
+			"x/domain.yaml": {Data: []byte("name: x\n")},
+			"x/domain.star": {Data: []byte("def state(rng, size = None):\n    return {}\ndef holds(initial, final):\n    return " + row.returns + "\ninvariant(holds)\n")},
+		}, "x", starlark.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := starlark.NewEnvironment(d).Open(t.Context(), audit.Start{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := s.(audit.Inspector).Violations(t.Context())
+		if got := strings.Join(found, ";") + fmt.Sprint(err); !strings.Contains(got, row.want) || (row.want == "want a text") != (err != nil) || row.want == "" && len(found) > 0 {
+			t.Errorf("an invariant that returns %s: %v, %v; want %q", row.returns, found, err, row.want)
+		}
 	}
 }
