@@ -225,3 +225,17 @@ func TestInit(t *testing.T) {
 		t.Errorf("init from no run: %v", err)
 	}
 }
+
+// A figure that a schema forgets is one that an editor underlines in a right policy.
+func TestSchemasKnowEveryFigure(t *testing.T) {
+	t.Parallel()
+	for _, figure := range audit.FigureNames() {
+		word := []byte(`"` + string(figure) + `"`)
+		if n := bytes.Count(gate.PolicySchema(), word); n < 2 {
+			t.Errorf("%s stands %d times in policy.json, want an enum and a property", figure, n)
+		}
+		if n := bytes.Count(gate.VerdictSchema(), word); n < 3 {
+			t.Errorf("%s stands %d times in verdict.json, want three enums", figure, n)
+		}
+	}
+}

@@ -22,6 +22,7 @@ type treeRow struct {
 	Rehearsed, Executed, Again string // "" = absent there
 	Differs                    bool
 	Noise                      bool   // the two executions disagree
+	within                     bool   // what holds it differs as a whole
 	Says                       string // what the verdict says about it; "" = nothing
 	Class                      string
 	Severity                   string
@@ -126,6 +127,7 @@ func compare(p *audit.Pair) comparison {
 		}
 		row := treeRow{Pointer: pointer, Rehearsed: rehearsed.at(pointer), Executed: executed.at(pointer), Again: again.at(pointer)}
 		row.Noise = c.HasTwin && row.Again != row.Executed
+		row.within = judged[pointer] == nil && insideDifference(judged, pointer)
 		row.judge(judged[pointer], p)
 		c.add(row)
 	}
@@ -145,18 +147,37 @@ func (r *treeRow) judge(d *diff.Difference, p *audit.Pair) {
 		}
 	case !r.Differs:
 	case p.Verdict.Real.IsError() != p.Verdict.Rehearsed.IsError():
-		r.Says = "another outcome"
-		switch {
-		case r.Rehearsed == "":
-			r.Says = "not imagined"
-		case r.Executed == "":
-			r.Says = "imagined"
-		}
+		r.Says = r.oneSided("another outcome")
+	case r.within:
+		r.Says = r.oneSided("differs as a whole")
 	case p.Verdict.Real.IsError():
 		r.Says, r.Differs = "error text", p.Verdict.Real != p.Verdict.Rehearsed
 	default: // the policy of its path lets it pass
 		r.Says, r.Differs = "allowed by its path's rule", false
 	}
+}
+
+// oneSided says which side alone has the value, or else what otherwise is.
+func (r *treeRow) oneSided(otherwise string) string {
+	switch {
+	case r.Rehearsed == "":
+		return "not imagined"
+	case r.Executed == "":
+		return "imagined"
+	}
+	return otherwise
+}
+
+// insideDifference reports whether something that holds the pointer was judged to
+// differ as a whole: its type, or that it is there at all.
+func insideDifference(judged map[string]*diff.Difference, pointer string) bool {
+	for pointer != "" {
+		pointer = pointer[:strings.LastIndexByte(pointer, '/')]
+		if d := judged[pointer]; d != nil && !d.Cosmetic {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *leaves) at(pointer string) string {
@@ -183,7 +204,7 @@ func union(all ...*leaves) []string {
 }
 
 func (c *comparison) add(row treeRow) {
-	if row.Differs {
+	if row.Differs && !row.within { // what holds it is named already
 		c.Faults = append(c.Faults, faultLink{row.Pointer, row.Says})
 	}
 	if n := len(c.Groups); n == 0 || c.Groups[n-1].Same == row.Differs {
