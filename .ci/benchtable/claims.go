@@ -83,7 +83,7 @@ func runs() []run {
 		}},
 		{"./gpu", "^BenchmarkTraining$/^threads=" + strconv.Itoa(runtime.GOMAXPROCS(0)) + "$", "2s", []claim{
 			{what: "training, d=256, 6 layers, on all processors", bench: "BenchmarkTraining/.*", unit: "tokens/s", written: "%.0f tokens/s"},
-			{what: "the same against PyTorch eager", bench: "BenchmarkTraining/.*", unit: "of-torch", written: "%.2f times", goal: 1, needs: "PyTorch and transformers (UNDERSTUDY_TORCH=python)"},
+			{what: "training, d=256, 6 layers, against PyTorch eager", bench: "BenchmarkTraining/.*", unit: "of-torch", written: "%.2f times", goal: 1, needs: "PyTorch and transformers (UNDERSTUDY_TORCH=python)"},
 		}},
 		{"./gpu", "^BenchmarkSharedPrompt$", "2s", []claim{
 			{what: "training 8 rollouts as a tree, against whole sequences", bench: "BenchmarkSharedPrompt", unit: "times-whole", written: "%.1f times", beside: []string{"text-tokens/s"}},

@@ -75,7 +75,7 @@ func printContents(ctx context.Context, inv *invocation, l *ledger.Ledger) error
 			notes = append(notes, fmt.Sprintf("%s still has %d open episodes: their jobs end, also those that a worker holds now", audit.Plain(name), c.Run.Open))
 		}
 		if c.Payments > 0 {
-			notes = append(notes, fmt.Sprintf("%s paid rewards: a trainer that sends the same outputs again is paid again", audit.Plain(name)))
+			notes = append(notes, audit.Plain(name)+" paid rewards: a trainer that sends the same outputs again is paid again")
 		}
 	}
 	if err := table.print(inv.stdout); err != nil {
