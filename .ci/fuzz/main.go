@@ -221,21 +221,34 @@ func (c campaign) try(ctx context.Context, t target, binary string, lasting time
 }
 
 // stalled tells a failure that is the machine's: the fuzzer kills a process that
-// needs ten seconds for one input, which on a busy machine may be any. The input
-// is tried alone; when it passes at once it is forgotten.
+// needs ten seconds for one input, which on a busy machine may be any, one of the
+// seeds too. The input is tried alone; when it passes at once, what was written of it
+// is forgotten.
 func (c campaign) stalled(ctx context.Context, t target, binary, said string) bool {
-	written := regexp.MustCompile(`Failing input written to (\S+)`).FindStringSubmatch(said)
-	if written == nil || !strings.Contains(said, "hung or terminated unexpectedly") {
+	if !strings.Contains(said, "hung or terminated unexpectedly") {
 		return false
 	}
-	name := filepath.Base(written[1])
+	written := regexp.MustCompile(`Failing input written to (\S+)`).FindStringSubmatch(said)
+	seed := regexp.MustCompile(`failure while testing seed corpus entry: \w+/(\S+)`).FindStringSubmatch(said)
+	var name string
+	switch {
+	case written != nil:
+		name = filepath.Base(written[1])
+	case seed != nil:
+		name = seed[1]
+	default:
+		return false
+	}
 	began := time.Now()
 	for range 3 {
-		if c.command(ctx, t, io.Discard, binary, "-test.run=^"+t.name+"$/^"+name+"$").Run() != nil {
+		if c.command(ctx, t, io.Discard, binary, "-test.run=^"+t.name+"$/^"+regexp.QuoteMeta(name)+"$").Run() != nil {
 			return false
 		}
 	}
-	return time.Since(began) < 30*time.Second && os.Remove(filepath.Join(t.pkg, filepath.FromSlash(written[1]))) == nil
+	if time.Since(began) > 30*time.Second {
+		return false
+	}
+	return written == nil || os.Remove(filepath.Join(t.pkg, filepath.FromSlash(written[1]))) == nil
 }
 
 // command runs the binary in the package's folder under a shell that limits its
