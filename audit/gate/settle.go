@@ -327,7 +327,7 @@ func (d *decision) line() string {
 	case v.Status == Pass || worst == nil:
 		return plain(fmt.Sprintf("%s: %d checks decide, run %s", v.Status, decided, d.evidence.Run.ID))
 	case same > 1:
-		return fmt.Sprintf("%s: %s (and %d more)", v.Status, worst.Sentence(), same-1)
+		return fmt.Sprintf("%s: %s (%d such checks in all)", v.Status, worst.Sentence(), same)
 	}
 	return fmt.Sprintf("%s: %s", v.Status, worst.Sentence())
 }
