@@ -157,6 +157,13 @@ type Forward interface {
 	LogProbs(t TokenLoss)
 }
 
+// Fetcher is a Device that reads keys and values faster when it knows them in time.
+type Fetcher interface {
+	// FetchPages says that AttendPaged will follow, with the same keys, values and rows. Q and
+	// Out are not looked at. It changes no result.
+	FetchPages(a PagedAttention)
+}
+
 // Backward is the gradients of Forward, and the optimiser.
 type Backward interface {
 	// EmbedBackward: dtable (V,C)[tokens (R)[i]] += dy (R,C)[i], in the order of i:

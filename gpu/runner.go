@@ -116,14 +116,22 @@ func (r *Runner) Step(s *Step, out *Logits) error {
 		r.dev.StoreKV(KVRows{
 			Heads: r.Heads, K: r.keys[l], V: r.values[l], NewK: a.kr, NewV: a.v, Slots: r.slots.Slice(0, rows),
 		})
-		r.dev.AttendPaged(PagedAttention{
-			Heads: r.Heads, Scale: r.attentionScale(), Out: a.att, Q: a.qr, K: r.keys[l], V: r.values[l],
-			Tables: r.tables, P: r.pagesPerSequence(), Sequences: r.sequences.Slice(0, rows), Positions: r.positions,
-		})
+		r.dev.AttendPaged(r.attention(l, &a))
 		r.outputAndGates(l, &a)
+		if f, ok := r.dev.(Fetcher); ok && l+1 < r.Layers {
+			f.FetchPages(r.attention(l+1, &a))
+		}
 		r.down(l, &a, a.x)
 	}
 	return r.logits(a.x, len(s.Wanted), out)
+}
+
+// attention is that of a layer, for the rows of the step.
+func (r *Runner) attention(l int, a *layerActs) PagedAttention {
+	return PagedAttention{
+		Heads: r.Heads, Scale: r.attentionScale(), Out: a.att, Q: a.qr, K: r.keys[l], V: r.values[l],
+		Tables: r.tables, P: r.pagesPerSequence(), Sequences: r.sequences.Slice(0, r.positions.Len), Positions: r.positions,
+	}
 }
 
 // logits computes and downloads the logits of the wanted rows of x (R,C).

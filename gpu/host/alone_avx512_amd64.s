@@ -11,27 +11,15 @@ pages:
 	MOVLQSX (DI), BX
 	IMULQ stride+32(FP), BX
 	ADDQ k+16(FP), BX
-	MOVQ BX, DX
-	MOVQ DX, R11
-	MOVQ R11, R13
-	CMPQ CX, $1
-	JLE haveDX1
 	MOVLQSX 4(DI), DX
 	IMULQ stride+32(FP), DX
 	ADDQ k+16(FP), DX
-haveDX1:
-	CMPQ CX, $2
-	JLE haveR112
 	MOVLQSX 8(DI), R11
 	IMULQ stride+32(FP), R11
 	ADDQ k+16(FP), R11
-haveR112:
-	CMPQ CX, $3
-	JLE haveR133
 	MOVLQSX 12(DI), R13
 	IMULQ stride+32(FP), R13
 	ADDQ k+16(FP), R13
-haveR133:
 	MOVQ q+40(FP), R8
 	MOVQ ldq+48(FP), R9
 	LEAQ (R9)(R9*2), R10
@@ -161,13 +149,9 @@ next:
 	MOVLQSX (DI), AX
 	IMULQ stride+32(FP), AX
 	ADDQ v+24(FP), AX
-	MOVQ AX, R13
-	CMPQ CX, $1
-	JLE haveR131
 	MOVLQSX 4(DI), R13
 	IMULQ stride+32(FP), R13
 	ADDQ v+24(FP), R13
-haveR131:
 	SUBQ AX, R13
 	MOVQ acc+80(FP), R11
 	MOVQ d+56(FP), R12
@@ -263,27 +247,15 @@ pages:
 	MOVLQSX (DI), BX
 	IMULQ stride+32(FP), BX
 	ADDQ k+16(FP), BX
-	MOVQ BX, DX
-	MOVQ DX, R11
-	MOVQ R11, R13
-	CMPQ CX, $1
-	JLE haveDX1
 	MOVLQSX 4(DI), DX
 	IMULQ stride+32(FP), DX
 	ADDQ k+16(FP), DX
-haveDX1:
-	CMPQ CX, $2
-	JLE haveR112
 	MOVLQSX 8(DI), R11
 	IMULQ stride+32(FP), R11
 	ADDQ k+16(FP), R11
-haveR112:
-	CMPQ CX, $3
-	JLE haveR133
 	MOVLQSX 12(DI), R13
 	IMULQ stride+32(FP), R13
 	ADDQ k+16(FP), R13
-haveR133:
 	MOVQ q+40(FP), R8
 	MOVQ ldq+48(FP), R9
 	LEAQ (R9)(R9*2), R10
@@ -420,13 +392,9 @@ next:
 	MOVLQSX (DI), AX
 	IMULQ stride+32(FP), AX
 	ADDQ v+24(FP), AX
-	MOVQ AX, R13
-	CMPQ CX, $1
-	JLE haveR131
 	MOVLQSX 4(DI), R13
 	IMULQ stride+32(FP), R13
 	ADDQ v+24(FP), R13
-haveR131:
 	SUBQ AX, R13
 	MOVQ acc+80(FP), R11
 	MOVQ d+56(FP), R12
@@ -540,27 +508,15 @@ pages:
 	MOVLQSX (DI), BX
 	IMULQ stride+32(FP), BX
 	ADDQ k+16(FP), BX
-	MOVQ BX, DX
-	MOVQ DX, R11
-	MOVQ R11, R13
-	CMPQ CX, $1
-	JLE haveDX1
 	MOVLQSX 4(DI), DX
 	IMULQ stride+32(FP), DX
 	ADDQ k+16(FP), DX
-haveDX1:
-	CMPQ CX, $2
-	JLE haveR112
 	MOVLQSX 8(DI), R11
 	IMULQ stride+32(FP), R11
 	ADDQ k+16(FP), R11
-haveR112:
-	CMPQ CX, $3
-	JLE haveR133
 	MOVLQSX 12(DI), R13
 	IMULQ stride+32(FP), R13
 	ADDQ k+16(FP), R13
-haveR133:
 	MOVQ q+40(FP), R8
 	MOVQ ldq+48(FP), R9
 	LEAQ (R9)(R9*2), R10
@@ -704,13 +660,9 @@ next:
 	MOVLQSX (DI), AX
 	IMULQ stride+32(FP), AX
 	ADDQ v+24(FP), AX
-	MOVQ AX, R13
-	CMPQ CX, $1
-	JLE haveR131
 	MOVLQSX 4(DI), R13
 	IMULQ stride+32(FP), R13
 	ADDQ v+24(FP), R13
-haveR131:
 	SUBQ AX, R13
 	MOVQ acc+80(FP), R11
 	MOVQ d+56(FP), R12
@@ -842,27 +794,15 @@ pages:
 	MOVLQSX (DI), BX
 	IMULQ stride+32(FP), BX
 	ADDQ k+16(FP), BX
-	MOVQ BX, DX
-	MOVQ DX, R11
-	MOVQ R11, R13
-	CMPQ CX, $1
-	JLE haveDX1
 	MOVLQSX 4(DI), DX
 	IMULQ stride+32(FP), DX
 	ADDQ k+16(FP), DX
-haveDX1:
-	CMPQ CX, $2
-	JLE haveR112
 	MOVLQSX 8(DI), R11
 	IMULQ stride+32(FP), R11
 	ADDQ k+16(FP), R11
-haveR112:
-	CMPQ CX, $3
-	JLE haveR133
 	MOVLQSX 12(DI), R13
 	IMULQ stride+32(FP), R13
 	ADDQ k+16(FP), R13
-haveR133:
 	MOVQ q+40(FP), R8
 	MOVQ ldq+48(FP), R9
 	LEAQ (R9)(R9*2), R10
@@ -1013,13 +953,9 @@ next:
 	MOVLQSX (DI), AX
 	IMULQ stride+32(FP), AX
 	ADDQ v+24(FP), AX
-	MOVQ AX, R13
-	CMPQ CX, $1
-	JLE haveR131
 	MOVLQSX 4(DI), R13
 	IMULQ stride+32(FP), R13
 	ADDQ v+24(FP), R13
-haveR131:
 	SUBQ AX, R13
 	MOVQ acc+80(FP), R11
 	MOVQ d+56(FP), R12

@@ -130,6 +130,7 @@ type softmaxState struct {
 	acc   []float32 // (rows·group, width) Σ weight·value
 	state []float32 // (rows·group, 2) greatest score, Σ weight
 	valid []int32   // (rows·group) how many keys of the chunk count
+	pages []int32   // of the row that attends alone
 }
 
 func newSoftmaxState(w *worker, a attention, g int, rows []query) *softmaxState {

@@ -28,6 +28,7 @@ func (d *Device) StoreKV(s gpu.KVRows) {
 
 // AttendPaged is causal attention over the arena.
 func (d *Device) AttendPaged(p gpu.PagedAttention) {
+	d.soon.forget()
 	a := newAttention(p.Heads, p.Scale, p.Out, p.Q, p.K, p.V)
 	a.paged = true
 	rows := pagedQueries(p)
@@ -47,6 +48,23 @@ func (d *Device) AttendPaged(p gpu.PagedAttention) {
 	})
 }
 
+// alonePages is how many pages an aloneFunc fetches ahead.
+const alonePages = 3
+
+// table is the pages i..end-1 of a row, and those that are wanted soon after: the first of the
+// next row.
+func (s *softmaxState) table(row, i, end int) []int32 {
+	s.pages = append(s.pages[:0], s.rows[row].pages[i:end]...)
+	if row+1 < len(s.rows) {
+		next := s.rows[row+1].pages
+		s.pages = append(s.pages, next[min(i, len(next)):min(i+alonePages, len(next))]...)
+	}
+	for len(s.pages) < end-i+alonePages {
+		s.pages = append(s.pages, s.pages[end-i-1])
+	}
+	return s.pages
+}
+
 // aloneFunc lets m query rows attend to whole pages, see gen/alone.go.
 type aloneFunc func(pages int, table *int32, k, v *float32, stride int, q *float32, ldq, d int, s, state, acc *float32, scale float32)
 
@@ -62,14 +80,14 @@ func (d *Device) attendAlone(w *worker, a attention, g int, s *softmaxState, row
 	if full <= i {
 		return i
 	}
-	table, size, from := q.pages[i:full], a.D*chunk, rows[0]*m
+	table, size, from := s.table(rows[0], i, full), a.D*chunk, rows[0]*m
 	end := (int(slices.Max(table))*a.G + g + 1) * size
 	_, _ = a.k[:end], a.v[:end]
 	acc := s.acc[from*a.width : (from+m)*a.width]
 	if i == 0 {
 		clear(acc)
 	}
-	d.k.alone[m](len(table), &table[0], &a.k[g*size], &a.v[g*size], 4*a.G*size, &s.q[from*a.width], 4*a.width, a.D,
+	d.k.alone[m](full-i, &table[0], &a.k[g*size], &a.v[g*size], 4*a.G*size, &s.q[from*a.width], 4*a.width, a.D,
 		&w.floats(scratchS, 2*m*chunk)[0], &s.state[2*from], &acc[0], a.scale)
 	return full
 }

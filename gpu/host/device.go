@@ -28,9 +28,13 @@ type Device struct {
 
 	budget, allocated int64
 	slab              []float32 // what is left of the memory of panels
+	soon              soon
 }
 
-var _ gpu.Device = (*Device)(nil)
+var (
+	_ gpu.Device  = (*Device)(nil)
+	_ gpu.Fetcher = (*Device)(nil)
+)
 
 // New makes a device. Close ends its threads.
 func New(o Options) (*Device, error) {

@@ -9,8 +9,9 @@ import (
 
 // tallFunc computes C (m,16) = or += A (m,k) · B (k,16) for one height m. A's element (i,p) is
 // a[p*m+i]; rows of B follow each other; C's are ldc bytes apart and read only if load is not
-// 0. What lies ahead bytes after B is fetched. An element is one chain over p = 0..k-1.
-type tallFunc func(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
+// 0. What lies ahead bytes after B is fetched, and a line of soon with every two rows of B, step
+// bytes apart. An element is one chain over p = 0..k-1.
+type tallFunc func(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
 
 // panels is a weight (n,k), as matrix B (k,n) of products with few rows: of its first depth
 // rows, columns 16j..16j+15, row after row, missing columns zero, then the next panel; then
@@ -157,11 +158,12 @@ func (d *Device) multiplyPanel(w *worker, c, a []float32, s parting, b panels, j
 		copyRows(to, chunk, c[j*chunk:], b.n, rows, n)
 	}
 	for p := k[0]; p < k[1]; p += depth {
-		ahead := streamAhead
+		kc, from, ahead := min(depth, k[1]-p), unsafe.Pointer(&b.words[b.at(j, p)]), streamAhead
+		soon, step := d.soon.take(kc/2, from)
 		for t, row := 0, 0; t < s.parts; t++ {
 			m := s.size(t)
-			tiles[m](min(depth, k[1]-p), &a[row*b.k+p*m], unsafe.Pointer(&b.words[b.at(j, p)]), &to[row*ldc], 4*ldc, p, ahead)
-			row, ahead = row+m, 0
+			tiles[m](kc, &a[row*b.k+p*m], from, &to[row*ldc], 4*ldc, p, ahead, soon, step)
+			row, ahead, step = row+m, 0, 0
 		}
 	}
 	if n < chunk {

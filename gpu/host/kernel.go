@@ -83,13 +83,13 @@ func tileRow(k int, a unsafe.Pointer, cs int, b unsafe.Pointer, ldb int, c *[chu
 // goTall are the tall tiles of plain Go.
 func goTall(tallest int) (f32, bf16 []tallFunc) {
 	for m := range tallest + 1 {
-		plain := func(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, _ int) {
+		plain := func(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, _ int, _ unsafe.Pointer, _ int) {
 			for i := range m {
 				tileRow(k, unsafe.Add(unsafe.Pointer(a), 4*i), 4*m, b, 4*chunk, row16(unsafe.Add(unsafe.Pointer(c), i*ldc)), load)
 			}
 		}
 		f32 = append(f32, plain)
-		bf16 = append(bf16, func(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, _ int) {
+		bf16 = append(bf16, func(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, _ int, _ unsafe.Pointer, _ int) {
 			wide := make([]float32, (k+1)*chunk)
 			for p := range k {
 				pair := (*[chunk]uint32)(unsafe.Add(b, p/2*4*chunk))
@@ -97,7 +97,7 @@ func goTall(tallest int) (f32, bf16 []tallFunc) {
 					wide[p*chunk+j] = half.FromBF16(uint16(x >> (p % 2 * 16)))
 				}
 			}
-			plain(k, a, unsafe.Pointer(&wide[0]), c, ldc, load, 0)
+			plain(k, a, unsafe.Pointer(&wide[0]), c, ldc, load, 0, nil, 0)
 		})
 	}
 	return f32, bf16

@@ -2,8 +2,8 @@
 
 #include "textflag.h"
 
-// func avx2TallF321(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx2TallF321(SB), NOSPLIT, $0-56
+// func avx2TallF321(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx2TallF321(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -11,6 +11,8 @@ TEXT ·avx2TallF321(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -40,6 +42,8 @@ loop:
 	PREFETCHT0 512(BX)
 	PREFETCHT1 64(BX)(R13*1)
 	PREFETCHT0 576(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $8, R8
 	ADDQ $128, BX
 	SUBQ $2, CX
@@ -58,8 +62,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx2TallF322(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx2TallF322(SB), NOSPLIT, $0-56
+// func avx2TallF322(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx2TallF322(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -67,6 +71,8 @@ TEXT ·avx2TallF322(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -109,6 +115,8 @@ loop:
 	PREFETCHT0 512(BX)
 	PREFETCHT1 64(BX)(R13*1)
 	PREFETCHT0 576(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $16, R8
 	ADDQ $128, BX
 	SUBQ $2, CX
@@ -133,8 +141,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx2TallF323(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx2TallF323(SB), NOSPLIT, $0-56
+// func avx2TallF323(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx2TallF323(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -142,6 +150,8 @@ TEXT ·avx2TallF323(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -197,6 +207,8 @@ loop:
 	PREFETCHT0 512(BX)
 	PREFETCHT1 64(BX)(R13*1)
 	PREFETCHT0 576(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $24, R8
 	ADDQ $128, BX
 	SUBQ $2, CX
@@ -227,8 +239,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx2TallF324(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx2TallF324(SB), NOSPLIT, $0-56
+// func avx2TallF324(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx2TallF324(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -236,6 +248,8 @@ TEXT ·avx2TallF324(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -304,6 +318,8 @@ loop:
 	PREFETCHT0 512(BX)
 	PREFETCHT1 64(BX)(R13*1)
 	PREFETCHT0 576(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $32, R8
 	ADDQ $128, BX
 	SUBQ $2, CX
@@ -340,8 +356,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx2TallF325(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx2TallF325(SB), NOSPLIT, $0-56
+// func avx2TallF325(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx2TallF325(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -349,6 +365,8 @@ TEXT ·avx2TallF325(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -430,6 +448,8 @@ loop:
 	PREFETCHT0 512(BX)
 	PREFETCHT1 64(BX)(R13*1)
 	PREFETCHT0 576(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $40, R8
 	ADDQ $128, BX
 	SUBQ $2, CX
@@ -472,8 +492,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx2TallF326(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx2TallF326(SB), NOSPLIT, $0-56
+// func avx2TallF326(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx2TallF326(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -481,6 +501,8 @@ TEXT ·avx2TallF326(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -575,6 +597,8 @@ loop:
 	PREFETCHT0 512(BX)
 	PREFETCHT1 64(BX)(R13*1)
 	PREFETCHT0 576(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $48, R8
 	ADDQ $128, BX
 	SUBQ $2, CX
@@ -623,8 +647,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx2TallBF161(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx2TallBF161(SB), NOSPLIT, $0-56
+// func avx2TallBF161(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx2TallBF161(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -632,6 +656,8 @@ TEXT ·avx2TallBF161(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVL $0xffff0000, R10
 	VMOVD R10, X4
 	VPBROADCASTD X4, Y4
@@ -664,6 +690,8 @@ loop:
 	VFMADD231PS Y15, Y3, Y1
 	PREFETCHT1 0(BX)(R13*1)
 	PREFETCHT0 512(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $8, R8
 	ADDQ $64, BX
 	SUBQ $2, CX
@@ -684,8 +712,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx2TallBF162(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx2TallBF162(SB), NOSPLIT, $0-56
+// func avx2TallBF162(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx2TallBF162(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -693,6 +721,8 @@ TEXT ·avx2TallBF162(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVL $0xffff0000, R10
 	VMOVD R10, X6
 	VPBROADCASTD X6, Y6
@@ -738,6 +768,8 @@ loop:
 	VFMADD231PS Y15, Y5, Y3
 	PREFETCHT1 0(BX)(R13*1)
 	PREFETCHT0 512(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $16, R8
 	ADDQ $64, BX
 	SUBQ $2, CX
@@ -764,8 +796,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx2TallBF163(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx2TallBF163(SB), NOSPLIT, $0-56
+// func avx2TallBF163(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx2TallBF163(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -773,6 +805,8 @@ TEXT ·avx2TallBF163(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVL $0xffff0000, R10
 	VMOVD R10, X8
 	VPBROADCASTD X8, Y8
@@ -831,6 +865,8 @@ loop:
 	VFMADD231PS Y15, Y7, Y5
 	PREFETCHT1 0(BX)(R13*1)
 	PREFETCHT0 512(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $24, R8
 	ADDQ $64, BX
 	SUBQ $2, CX
@@ -863,8 +899,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx2TallBF164(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx2TallBF164(SB), NOSPLIT, $0-56
+// func avx2TallBF164(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx2TallBF164(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -872,6 +908,8 @@ TEXT ·avx2TallBF164(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVL $0xffff0000, R10
 	VMOVD R10, X10
 	VPBROADCASTD X10, Y10
@@ -943,6 +981,8 @@ loop:
 	VFMADD231PS Y15, Y9, Y7
 	PREFETCHT1 0(BX)(R13*1)
 	PREFETCHT0 512(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $32, R8
 	ADDQ $64, BX
 	SUBQ $2, CX
@@ -981,8 +1021,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx2TallBF165(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx2TallBF165(SB), NOSPLIT, $0-56
+// func avx2TallBF165(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx2TallBF165(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -990,6 +1030,8 @@ TEXT ·avx2TallBF165(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVL $0xffff0000, R10
 	VMOVD R10, X12
 	VPBROADCASTD X12, Y12
@@ -1074,6 +1116,8 @@ loop:
 	VFMADD231PS Y15, Y11, Y9
 	PREFETCHT1 0(BX)(R13*1)
 	PREFETCHT0 512(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $40, R8
 	ADDQ $64, BX
 	SUBQ $2, CX
@@ -1118,8 +1162,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx2TallBF166(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx2TallBF166(SB), NOSPLIT, $0-56
+// func avx2TallBF166(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx2TallBF166(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -1127,6 +1171,8 @@ TEXT ·avx2TallBF166(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVL $0xffff0000, R10
 	VMOVD R10, X14
 	VPBROADCASTD X14, Y14
@@ -1224,6 +1270,8 @@ loop:
 	VFMADD231PS Y15, Y13, Y11
 	PREFETCHT1 0(BX)(R13*1)
 	PREFETCHT0 512(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $48, R8
 	ADDQ $64, BX
 	SUBQ $2, CX

@@ -2,8 +2,8 @@
 
 #include "textflag.h"
 
-// func avx512TallF321(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallF321(SB), NOSPLIT, $0-56
+// func avx512TallF321(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF321(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -11,6 +11,8 @@ TEXT ·avx512TallF321(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -32,6 +34,8 @@ loop:
 	PREFETCHT0 512(BX)
 	PREFETCHT1 64(BX)(R13*1)
 	PREFETCHT0 576(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $8, R8
 	ADDQ $128, BX
 	SUBQ $2, CX
@@ -46,8 +50,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallF322(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallF322(SB), NOSPLIT, $0-56
+// func avx512TallF322(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF322(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -55,6 +59,8 @@ TEXT ·avx512TallF322(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -83,6 +89,8 @@ loop:
 	PREFETCHT0 512(BX)
 	PREFETCHT1 64(BX)(R13*1)
 	PREFETCHT0 576(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $16, R8
 	ADDQ $128, BX
 	SUBQ $2, CX
@@ -100,8 +108,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallF323(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallF323(SB), NOSPLIT, $0-56
+// func avx512TallF323(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF323(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -109,6 +117,8 @@ TEXT ·avx512TallF323(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -144,6 +154,8 @@ loop:
 	PREFETCHT0 512(BX)
 	PREFETCHT1 64(BX)(R13*1)
 	PREFETCHT0 576(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $24, R8
 	ADDQ $128, BX
 	SUBQ $2, CX
@@ -164,8 +176,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallF324(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallF324(SB), NOSPLIT, $0-56
+// func avx512TallF324(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF324(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -173,6 +185,8 @@ TEXT ·avx512TallF324(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -215,6 +229,8 @@ loop:
 	PREFETCHT0 512(BX)
 	PREFETCHT1 64(BX)(R13*1)
 	PREFETCHT0 576(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $32, R8
 	ADDQ $128, BX
 	SUBQ $2, CX
@@ -238,8 +254,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallF325(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallF325(SB), NOSPLIT, $0-56
+// func avx512TallF325(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF325(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -247,6 +263,8 @@ TEXT ·avx512TallF325(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -296,6 +314,8 @@ loop:
 	PREFETCHT0 512(BX)
 	PREFETCHT1 64(BX)(R13*1)
 	PREFETCHT0 576(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $40, R8
 	ADDQ $128, BX
 	SUBQ $2, CX
@@ -322,8 +342,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallF326(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallF326(SB), NOSPLIT, $0-56
+// func avx512TallF326(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF326(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -331,6 +351,8 @@ TEXT ·avx512TallF326(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -387,6 +409,8 @@ loop:
 	PREFETCHT0 512(BX)
 	PREFETCHT1 64(BX)(R13*1)
 	PREFETCHT0 576(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $48, R8
 	ADDQ $128, BX
 	SUBQ $2, CX
@@ -416,8 +440,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallF327(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallF327(SB), NOSPLIT, $0-56
+// func avx512TallF327(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF327(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -425,6 +449,8 @@ TEXT ·avx512TallF327(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -488,6 +514,8 @@ loop:
 	PREFETCHT0 512(BX)
 	PREFETCHT1 64(BX)(R13*1)
 	PREFETCHT0 576(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $56, R8
 	ADDQ $128, BX
 	SUBQ $2, CX
@@ -520,8 +548,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallF328(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallF328(SB), NOSPLIT, $0-56
+// func avx512TallF328(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF328(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -529,6 +557,8 @@ TEXT ·avx512TallF328(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -599,6 +629,8 @@ loop:
 	PREFETCHT0 512(BX)
 	PREFETCHT1 64(BX)(R13*1)
 	PREFETCHT0 576(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $64, R8
 	ADDQ $128, BX
 	SUBQ $2, CX
@@ -634,8 +666,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallF329(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallF329(SB), NOSPLIT, $0-56
+// func avx512TallF329(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF329(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -643,6 +675,8 @@ TEXT ·avx512TallF329(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -720,6 +754,8 @@ loop:
 	PREFETCHT0 512(BX)
 	PREFETCHT1 64(BX)(R13*1)
 	PREFETCHT0 576(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $72, R8
 	ADDQ $128, BX
 	SUBQ $2, CX
@@ -758,8 +794,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallF3210(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallF3210(SB), NOSPLIT, $0-56
+// func avx512TallF3210(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF3210(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -767,6 +803,8 @@ TEXT ·avx512TallF3210(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -851,6 +889,8 @@ loop:
 	PREFETCHT0 512(BX)
 	PREFETCHT1 64(BX)(R13*1)
 	PREFETCHT0 576(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $80, R8
 	ADDQ $128, BX
 	SUBQ $2, CX
@@ -892,8 +932,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallF3211(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallF3211(SB), NOSPLIT, $0-56
+// func avx512TallF3211(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF3211(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -901,6 +941,8 @@ TEXT ·avx512TallF3211(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -992,6 +1034,8 @@ loop:
 	PREFETCHT0 512(BX)
 	PREFETCHT1 64(BX)(R13*1)
 	PREFETCHT0 576(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $88, R8
 	ADDQ $128, BX
 	SUBQ $2, CX
@@ -1036,8 +1080,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallF3212(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallF3212(SB), NOSPLIT, $0-56
+// func avx512TallF3212(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF3212(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -1045,6 +1089,8 @@ TEXT ·avx512TallF3212(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -1143,6 +1189,8 @@ loop:
 	PREFETCHT0 512(BX)
 	PREFETCHT1 64(BX)(R13*1)
 	PREFETCHT0 576(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $96, R8
 	ADDQ $128, BX
 	SUBQ $2, CX
@@ -1190,8 +1238,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallF3213(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallF3213(SB), NOSPLIT, $0-56
+// func avx512TallF3213(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF3213(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -1199,6 +1247,8 @@ TEXT ·avx512TallF3213(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -1304,6 +1354,8 @@ loop:
 	PREFETCHT0 512(BX)
 	PREFETCHT1 64(BX)(R13*1)
 	PREFETCHT0 576(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $104, R8
 	ADDQ $128, BX
 	SUBQ $2, CX
@@ -1354,8 +1406,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallF3214(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallF3214(SB), NOSPLIT, $0-56
+// func avx512TallF3214(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF3214(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -1363,6 +1415,8 @@ TEXT ·avx512TallF3214(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -1475,6 +1529,8 @@ loop:
 	PREFETCHT0 512(BX)
 	PREFETCHT1 64(BX)(R13*1)
 	PREFETCHT0 576(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $112, R8
 	ADDQ $128, BX
 	SUBQ $2, CX
@@ -1528,8 +1584,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallF3215(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallF3215(SB), NOSPLIT, $0-56
+// func avx512TallF3215(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF3215(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -1537,6 +1593,8 @@ TEXT ·avx512TallF3215(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -1656,6 +1714,8 @@ loop:
 	PREFETCHT0 512(BX)
 	PREFETCHT1 64(BX)(R13*1)
 	PREFETCHT0 576(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $120, R8
 	ADDQ $128, BX
 	SUBQ $2, CX
@@ -1712,8 +1772,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallF3216(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallF3216(SB), NOSPLIT, $0-56
+// func avx512TallF3216(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF3216(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -1721,6 +1781,8 @@ TEXT ·avx512TallF3216(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -1847,6 +1909,8 @@ loop:
 	PREFETCHT0 512(BX)
 	PREFETCHT1 64(BX)(R13*1)
 	PREFETCHT0 576(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $128, R8
 	ADDQ $128, BX
 	SUBQ $2, CX
@@ -1906,8 +1970,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallBF161(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallBF161(SB), NOSPLIT, $0-56
+// func avx512TallBF161(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF161(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -1915,6 +1979,8 @@ TEXT ·avx512TallBF161(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVL $0xffff0000, R10
 	VMOVD R10, X3
 	VPBROADCASTD X3, Z3
@@ -1937,6 +2003,8 @@ loop:
 	VFMADD231PS.BCST 4(R8), Z2, Z0
 	PREFETCHT1 0(BX)(R13*1)
 	PREFETCHT0 512(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $8, R8
 	ADDQ $64, BX
 	SUBQ $2, CX
@@ -1951,8 +2019,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallBF162(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallBF162(SB), NOSPLIT, $0-56
+// func avx512TallBF162(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF162(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -1960,6 +2028,8 @@ TEXT ·avx512TallBF162(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVL $0xffff0000, R10
 	VMOVD R10, X4
 	VPBROADCASTD X4, Z4
@@ -1989,6 +2059,8 @@ loop:
 	VFMADD231PS.BCST 12(R8), Z3, Z1
 	PREFETCHT1 0(BX)(R13*1)
 	PREFETCHT0 512(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $16, R8
 	ADDQ $64, BX
 	SUBQ $2, CX
@@ -2006,8 +2078,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallBF163(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallBF163(SB), NOSPLIT, $0-56
+// func avx512TallBF163(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF163(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -2015,6 +2087,8 @@ TEXT ·avx512TallBF163(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVL $0xffff0000, R10
 	VMOVD R10, X5
 	VPBROADCASTD X5, Z5
@@ -2051,6 +2125,8 @@ loop:
 	VFMADD231PS.BCST 20(R8), Z4, Z2
 	PREFETCHT1 0(BX)(R13*1)
 	PREFETCHT0 512(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $24, R8
 	ADDQ $64, BX
 	SUBQ $2, CX
@@ -2071,8 +2147,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallBF164(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallBF164(SB), NOSPLIT, $0-56
+// func avx512TallBF164(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF164(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -2080,6 +2156,8 @@ TEXT ·avx512TallBF164(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVL $0xffff0000, R10
 	VMOVD R10, X6
 	VPBROADCASTD X6, Z6
@@ -2123,6 +2201,8 @@ loop:
 	VFMADD231PS.BCST 28(R8), Z5, Z3
 	PREFETCHT1 0(BX)(R13*1)
 	PREFETCHT0 512(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $32, R8
 	ADDQ $64, BX
 	SUBQ $2, CX
@@ -2146,8 +2226,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallBF165(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallBF165(SB), NOSPLIT, $0-56
+// func avx512TallBF165(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF165(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -2155,6 +2235,8 @@ TEXT ·avx512TallBF165(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVL $0xffff0000, R10
 	VMOVD R10, X7
 	VPBROADCASTD X7, Z7
@@ -2205,6 +2287,8 @@ loop:
 	VFMADD231PS.BCST 36(R8), Z6, Z4
 	PREFETCHT1 0(BX)(R13*1)
 	PREFETCHT0 512(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $40, R8
 	ADDQ $64, BX
 	SUBQ $2, CX
@@ -2231,8 +2315,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallBF166(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallBF166(SB), NOSPLIT, $0-56
+// func avx512TallBF166(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF166(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -2240,6 +2324,8 @@ TEXT ·avx512TallBF166(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVL $0xffff0000, R10
 	VMOVD R10, X8
 	VPBROADCASTD X8, Z8
@@ -2297,6 +2383,8 @@ loop:
 	VFMADD231PS.BCST 44(R8), Z7, Z5
 	PREFETCHT1 0(BX)(R13*1)
 	PREFETCHT0 512(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $48, R8
 	ADDQ $64, BX
 	SUBQ $2, CX
@@ -2326,8 +2414,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallBF167(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallBF167(SB), NOSPLIT, $0-56
+// func avx512TallBF167(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF167(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -2335,6 +2423,8 @@ TEXT ·avx512TallBF167(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVL $0xffff0000, R10
 	VMOVD R10, X9
 	VPBROADCASTD X9, Z9
@@ -2399,6 +2489,8 @@ loop:
 	VFMADD231PS.BCST 52(R8), Z8, Z6
 	PREFETCHT1 0(BX)(R13*1)
 	PREFETCHT0 512(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $56, R8
 	ADDQ $64, BX
 	SUBQ $2, CX
@@ -2431,8 +2523,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallBF168(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallBF168(SB), NOSPLIT, $0-56
+// func avx512TallBF168(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF168(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -2440,6 +2532,8 @@ TEXT ·avx512TallBF168(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVL $0xffff0000, R10
 	VMOVD R10, X10
 	VPBROADCASTD X10, Z10
@@ -2511,6 +2605,8 @@ loop:
 	VFMADD231PS.BCST 60(R8), Z9, Z7
 	PREFETCHT1 0(BX)(R13*1)
 	PREFETCHT0 512(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $64, R8
 	ADDQ $64, BX
 	SUBQ $2, CX
@@ -2546,8 +2642,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallBF169(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallBF169(SB), NOSPLIT, $0-56
+// func avx512TallBF169(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF169(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -2555,6 +2651,8 @@ TEXT ·avx512TallBF169(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVL $0xffff0000, R10
 	VMOVD R10, X11
 	VPBROADCASTD X11, Z11
@@ -2633,6 +2731,8 @@ loop:
 	VFMADD231PS.BCST 68(R8), Z10, Z8
 	PREFETCHT1 0(BX)(R13*1)
 	PREFETCHT0 512(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $72, R8
 	ADDQ $64, BX
 	SUBQ $2, CX
@@ -2671,8 +2771,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallBF1610(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallBF1610(SB), NOSPLIT, $0-56
+// func avx512TallBF1610(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF1610(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -2680,6 +2780,8 @@ TEXT ·avx512TallBF1610(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVL $0xffff0000, R10
 	VMOVD R10, X12
 	VPBROADCASTD X12, Z12
@@ -2765,6 +2867,8 @@ loop:
 	VFMADD231PS.BCST 76(R8), Z11, Z9
 	PREFETCHT1 0(BX)(R13*1)
 	PREFETCHT0 512(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $80, R8
 	ADDQ $64, BX
 	SUBQ $2, CX
@@ -2806,8 +2910,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallBF1611(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallBF1611(SB), NOSPLIT, $0-56
+// func avx512TallBF1611(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF1611(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -2815,6 +2919,8 @@ TEXT ·avx512TallBF1611(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVL $0xffff0000, R10
 	VMOVD R10, X13
 	VPBROADCASTD X13, Z13
@@ -2907,6 +3013,8 @@ loop:
 	VFMADD231PS.BCST 84(R8), Z12, Z10
 	PREFETCHT1 0(BX)(R13*1)
 	PREFETCHT0 512(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $88, R8
 	ADDQ $64, BX
 	SUBQ $2, CX
@@ -2951,8 +3059,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallBF1612(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallBF1612(SB), NOSPLIT, $0-56
+// func avx512TallBF1612(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF1612(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -2960,6 +3068,8 @@ TEXT ·avx512TallBF1612(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVL $0xffff0000, R10
 	VMOVD R10, X14
 	VPBROADCASTD X14, Z14
@@ -3059,6 +3169,8 @@ loop:
 	VFMADD231PS.BCST 92(R8), Z13, Z11
 	PREFETCHT1 0(BX)(R13*1)
 	PREFETCHT0 512(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $96, R8
 	ADDQ $64, BX
 	SUBQ $2, CX
@@ -3106,8 +3218,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallBF1613(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallBF1613(SB), NOSPLIT, $0-56
+// func avx512TallBF1613(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF1613(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -3115,6 +3227,8 @@ TEXT ·avx512TallBF1613(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVL $0xffff0000, R10
 	VMOVD R10, X15
 	VPBROADCASTD X15, Z15
@@ -3221,6 +3335,8 @@ loop:
 	VFMADD231PS.BCST 100(R8), Z14, Z12
 	PREFETCHT1 0(BX)(R13*1)
 	PREFETCHT0 512(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $104, R8
 	ADDQ $64, BX
 	SUBQ $2, CX
@@ -3271,8 +3387,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallBF1614(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallBF1614(SB), NOSPLIT, $0-56
+// func avx512TallBF1614(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF1614(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -3280,6 +3396,8 @@ TEXT ·avx512TallBF1614(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVL $0xffff0000, R10
 	VMOVD R10, X16
 	VPBROADCASTD X16, Z16
@@ -3393,6 +3511,8 @@ loop:
 	VFMADD231PS.BCST 108(R8), Z15, Z13
 	PREFETCHT1 0(BX)(R13*1)
 	PREFETCHT0 512(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $112, R8
 	ADDQ $64, BX
 	SUBQ $2, CX
@@ -3446,8 +3566,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallBF1615(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallBF1615(SB), NOSPLIT, $0-56
+// func avx512TallBF1615(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF1615(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -3455,6 +3575,8 @@ TEXT ·avx512TallBF1615(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVL $0xffff0000, R10
 	VMOVD R10, X17
 	VPBROADCASTD X17, Z17
@@ -3575,6 +3697,8 @@ loop:
 	VFMADD231PS.BCST 116(R8), Z16, Z14
 	PREFETCHT1 0(BX)(R13*1)
 	PREFETCHT0 512(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $120, R8
 	ADDQ $64, BX
 	SUBQ $2, CX
@@ -3631,8 +3755,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func avx512TallBF1616(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int)
-TEXT ·avx512TallBF1616(SB), NOSPLIT, $0-56
+// func avx512TallBF1616(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF1616(SB), NOSPLIT, $0-72
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), BX
@@ -3640,6 +3764,8 @@ TEXT ·avx512TallBF1616(SB), NOSPLIT, $0-56
 	MOVQ ldc+32(FP), SI
 	MOVQ load+40(FP), R9
 	MOVQ ahead+48(FP), R13
+	MOVQ soon+56(FP), AX
+	MOVQ step+64(FP), DI
 	MOVL $0xffff0000, R10
 	VMOVD R10, X18
 	VPBROADCASTD X18, Z18
@@ -3767,6 +3893,8 @@ loop:
 	VFMADD231PS.BCST 124(R8), Z17, Z15
 	PREFETCHT1 0(BX)(R13*1)
 	PREFETCHT0 512(BX)
+	PREFETCHT1 (AX)
+	ADDQ DI, AX
 	ADDQ $128, R8
 	ADDQ $64, BX
 	SUBQ $2, CX

@@ -37,7 +37,7 @@ func avx512() isa {
 // avx2 has 16 registers: 6×2 accumulators, two of B, one broadcast of A.
 func avx2() isa {
 	return isa{
-		name: "avx2", reg: "Y", lanes: 8, move: "VMOVUPS", rows: 6, tall: 6,
+		name: "avx2", reg: "Y", lanes: 8, move: "VMOVUPS", rows: 6, tall: 6, alone: 4,
 		tiles: []tile{{"F32", 2, false}, {"BF16", 2, true}},
 	}
 }

@@ -5,14 +5,14 @@ import "fmt"
 // tallParams is the signature of a tall tile: C[m,16] (+)= A[m,k] · B[k,16] for few rows and a
 // weight that is read as one stream. A is packed, its element (i,p) at a[p*m+i]; B's rows
 // follow each other, C's are ldc bytes apart; C is read only if load is not 0. What lies ahead
-// bytes further on is fetched. An element is one chain of fused multiply-adds over
-// p = 0..k-1, as in a tile.
+// bytes further on is fetched, and with every two rows a line from soon on, step bytes apart.
+// An element is one chain of fused multiply-adds over p = 0..k-1, as in a tile.
 //
 // Rows of bfloat16 stand in pairs: a word has row p in its low half and row p+1 in its high
 // half, so that one shift and one mask widen a line.
 const (
-	tallParams = "k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int"
-	tallArgs   = 7 * 8
+	tallParams = "k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int"
+	tallArgs   = 9 * 8
 	tallCols   = 16
 	tallNear   = 512 // bytes
 )
@@ -59,6 +59,8 @@ func (a *asm) tall(s isa, bf16 bool, rows int) string {
 		{"ldc+32(FP)", "SI"},
 		{"load+40(FP)", "R9"},
 		{"ahead+48(FP)", "R13"},
+		{"soon+56(FP)", "AX"},
+		{"step+64(FP)", "DI"},
 	} {
 		a.op("MOVQ", arg[0], arg[1])
 	}
@@ -83,6 +85,8 @@ func (a *asm) tall(s isa, bf16 bool, rows int) string {
 		a.op("PREFETCHT1", fmt.Sprintf("%d(BX)(R13*1)", at))
 		a.op("PREFETCHT0", mem(tallNear+at, "BX"))
 	}
+	a.op("PREFETCHT1", "(AX)")
+	a.op("ADDQ", "DI", "AX")
 	a.op("ADDQ", fmt.Sprintf("$%d", 8*rows), "R8")
 	a.op("ADDQ", fmt.Sprintf("$%d", pair), "BX")
 	a.op("SUBQ", "$2", "CX")
