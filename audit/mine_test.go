@@ -2,11 +2,9 @@ package audit_test
 
 import (
 	"fmt"
-	"io/fs"
 	"testing"
 
 	"understudy/audit"
-	"understudy/sandbox/domains"
 )
 
 func TestEchoesAreMined(t *testing.T) {
@@ -48,57 +46,43 @@ func TestEchoesAreMined(t *testing.T) {
 // rehearser that tells the truth is full of effect there.
 func TestDeclaredEchoesHoldAndTheTruthHasFullEffect(t *testing.T) {
 	t.Parallel()
-	names, err := registry.Names()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		if _, err := fs.Stat(domains.FS(), name+"/domain.star"); err != nil {
-			continue // in compat mode only
+	eachDomain(t, func(t *testing.T, name string, env audit.Environment) {
+		episodes, err := audit.TaskEpisodes(t.Context(), env, 1, 12)
+		if err != nil {
+			t.Fatal(err)
 		}
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			env, err := registry.Environment(t.Context(), name)
-			if err != nil {
+		evidence, err := audit.MineEcho(t.Context(), env, episodes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range evidence {
+			if e.Declared && e.Hits != e.Runs {
+				t.Errorf("%s declares that %q echoes %q: true in %d of %d runs", e.Tool, e.Pattern, e.Template, e.Hits, e.Runs)
+			}
+		}
+		a := newAuditor(t, audit.Config{Opener: registry})
+		observed, writes := 0, 0
+		for i := range episodes {
+			ep := &episodes[i]
+			if err := audit.NewDemoRehearser(env, ep.Start, 1).Fill(t.Context(), ep); err != nil {
 				t.Fatal(err)
 			}
-			episodes, err := audit.TaskEpisodes(t.Context(), env, 1, 12)
-			if err != nil {
-				t.Fatal(err)
+			for k := range ep.Actions {
+				ep.Actions[k].Rehearsal.StateDelta = nil // by echo alone
 			}
-			evidence, err := audit.MineEcho(t.Context(), env, episodes)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, e := range evidence {
-				if e.Declared && e.Hits != e.Runs {
-					t.Errorf("%s declares that %q echoes %q: true in %d of %d runs", e.Tool, e.Pattern, e.Template, e.Hits, e.Runs)
+			for _, p := range episode(t, a, ep) {
+				if v := p.Verdict; !v.Scored() || v.Severity != audit.S0 {
+					t.Errorf("%s step %d %s: %s %s %v %v %+v", ep.ID, p.Action.Step, p.Action.Call.Tool, v.Masked, v.MaskDetail, v.Severity, v.Differences, v.Scores)
+				}
+				if p.Effect == audit.Write {
+					writes++
+					observed += boolInt(p.Verdict.Scores.EffectF1 != nil)
+				}
+				if p.Executed == nil || !*p.Executed {
+					t.Errorf("%s: the reference solution does not pass its checks", ep.ID)
 				}
 			}
-			a := newAuditor(t, audit.Config{Opener: registry})
-			observed, writes := 0, 0
-			for i := range episodes {
-				ep := &episodes[i]
-				if err := audit.NewDemoRehearser(env, ep.Start, 1).Fill(t.Context(), ep); err != nil {
-					t.Fatal(err)
-				}
-				for k := range ep.Actions {
-					ep.Actions[k].Rehearsal.StateDelta = nil // by echo alone
-				}
-				for _, p := range episode(t, a, ep) {
-					if v := p.Verdict; !v.Scored() || v.Severity != audit.S0 {
-						t.Errorf("%s step %d %s: %s %s %v %v %+v", ep.ID, p.Action.Step, p.Action.Call.Tool, v.Masked, v.MaskDetail, v.Severity, v.Differences, v.Scores)
-					}
-					if p.Effect == audit.Write {
-						writes++
-						observed += boolInt(p.Verdict.Scores.EffectF1 != nil)
-					}
-					if p.Executed == nil || !*p.Executed {
-						t.Errorf("%s: the reference solution does not pass its checks", ep.ID)
-					}
-				}
-			}
-			t.Logf("%s: the effect of %d of %d writes is seen by echo", name, observed, writes)
-		})
-	}
+		}
+		t.Logf("%s: the effect of %d of %d writes is seen by echo", name, observed, writes)
+	})
 }

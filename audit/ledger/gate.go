@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"fmt"
-	"math"
 	"strconv"
 	"time"
 
@@ -29,12 +28,9 @@ func (l *Ledger) SaveGate(ctx context.Context, g audit.GateRecord) error {
 
 // Gates lists decisions without their documents, newest first.
 func (l *Ledger) Gates(ctx context.Context, filter audit.GateFilter, page audit.Page) ([]audit.GateRecord, string, error) {
-	before := int64(math.MaxInt64)
-	if page.After != "" {
-		var err error
-		if before, err = strconv.ParseInt(page.After, 10, 64); err != nil {
-			return nil, "", badCursor(page.After)
-		}
+	before, err := pageNumber(page.After)
+	if err != nil {
+		return nil, "", err
 	}
 	limit := pageLimit(page)
 	rows, err := l.pool.Query(ctx, `

@@ -28,15 +28,15 @@ func pageLimit(p audit.Page) int {
 }
 
 // pageNumber reads the cursor of a descending list of numbers.
-func pageNumber(after string) (int32, error) {
+func pageNumber(after string) (int64, error) {
 	if after == "" {
-		return math.MaxInt32, nil
+		return math.MaxInt64, nil
 	}
-	n, err := strconv.ParseInt(after, 10, 32)
+	n, err := strconv.ParseInt(after, 10, 64)
 	if err != nil {
 		return 0, badCursor(after)
 	}
-	return int32(n), nil
+	return n, nil
 }
 
 func badCursor(after string) error {

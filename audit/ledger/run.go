@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
@@ -139,7 +140,7 @@ func (l *Ledger) Runs(ctx context.Context, page audit.Page) ([]audit.Run, string
 		return nil, "", err
 	}
 	limit := pageLimit(page)
-	rows, err := l.pool.Query(ctx, selectRuns+` WHERE r.id < $1 ORDER BY r.id DESC LIMIT $2`, after, limit+1)
+	rows, err := l.pool.Query(ctx, selectRuns+` WHERE r.id < $1 ORDER BY r.id DESC LIMIT $2`, min(after, math.MaxInt32), limit+1)
 	if err != nil {
 		return nil, "", fmt.Errorf("list runs: %w", err)
 	}

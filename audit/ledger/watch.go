@@ -179,12 +179,9 @@ func (l *Ledger) Raise(ctx context.Context, alarms []audit.Alarm) error {
 // Alarms lists alarms, newest first, a page at a time; an empty run means every
 // run. The second result is the After of the next page.
 func (l *Ledger) Alarms(ctx context.Context, run string, page audit.Page) ([]audit.Alarm, string, error) {
-	before := int64(math.MaxInt64)
-	if page.After != "" {
-		var err error
-		if before, err = strconv.ParseInt(page.After, 10, 64); err != nil {
-			return nil, "", badCursor(page.After)
-		}
+	before, err := pageNumber(page.After)
+	if err != nil {
+		return nil, "", err
 	}
 	limit := pageLimit(page)
 	rows, err := l.pool.Query(ctx, `
