@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io/fs"
+	"slices"
 	"testing"
 
 	"understudy/audit"
@@ -23,66 +24,64 @@ func canaries(t *testing.T, env audit.Environment, seed uint64, n int) []audit.E
 // registry has the built-in domains: each loads, and generates its world, once.
 var registry = sandbox.New(domains.FS())
 
-// eachDomain tries every built-in domain, side by side.
-func eachDomain(t *testing.T, try func(t *testing.T, name string, env audit.Environment)) {
+// domainNames are the built-in domains, without those of compat mode only.
+func domainNames(t *testing.T) []string {
 	t.Helper()
 	names, err := registry.Names()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range names {
-		if _, err := fs.Stat(domains.FS(), name+"/domain.star"); err != nil {
-			continue // in compat mode only
-		}
+	return slices.DeleteFunc(names, func(name string) bool {
+		_, err := fs.Stat(domains.FS(), name+"/domain.star")
+		return err != nil
+	})
+}
+
+// Every built-in domain gives a battery, and the sandbox refuses all of it again.
+func TestEveryCanaryIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, name := range domainNames(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			env, err := registry.Environment(t.Context(), name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			try(t, name, env)
+			const n = 40
+			battery := canaries(t, env, 11, n)
+			if len(battery) != n {
+				t.Errorf("%d canaries, want %d", len(battery), n)
+			}
+			a := newAuditor(t, audit.Config{Opener: registry})
+			levels, mutations := map[audit.CanaryLevel]int{}, map[string]int{}
+			ids := map[string]bool{}
+			for i := range battery {
+				ep := &battery[i]
+				ep.Environment = name
+				last := &ep.Actions[len(ep.Actions)-1]
+				last.Rehearsal = answer(`{"success":true}`)
+				pairs := episode(t, a, ep)
+				v := pairs[len(pairs)-1].Verdict
+				if !v.FalseSuccess || v.Severity != audit.S5 || v.Real.Family != last.Canary.Family {
+					t.Errorf("%s %s: %s %s %v, want the sandbox to refuse it as %s again",
+						last.Call.Tool, last.Call.Arguments, v.Masked, v.MaskDetail, v.Real, last.Canary.Family)
+				}
+				if len(pairs) != 1 {
+					t.Errorf("%d pairs of one canary: what leads to it is not audited", len(pairs))
+				}
+				levels[last.Canary.Level]++
+				mutations[last.Canary.Mutation]++
+				ids[ep.ID] = true
+			}
+			if levels[audit.SchemaLevel] == 0 || levels[audit.DomainLevel] < n/4 || len(mutations) < 5 {
+				t.Errorf("levels %v, mutations %v: want both levels and several mutations", levels, mutations)
+			}
+			if len(ids) != len(battery) {
+				t.Errorf("%d ids for %d canaries", len(ids), len(battery))
+			}
+			t.Logf("%s: levels %v, mutations %v", name, levels, mutations)
 		})
 	}
-}
-
-// Every built-in domain gives a battery, and the sandbox refuses all of it again.
-func TestEveryCanaryIsRefused(t *testing.T) {
-	t.Parallel()
-	eachDomain(t, func(t *testing.T, name string, env audit.Environment) {
-		const n = 40
-		battery := canaries(t, env, 11, n)
-		if len(battery) != n {
-			t.Errorf("%d canaries, want %d", len(battery), n)
-		}
-		a := newAuditor(t, audit.Config{Opener: registry})
-		levels, mutations := map[audit.CanaryLevel]int{}, map[string]int{}
-		ids := map[string]bool{}
-		for i := range battery {
-			ep := &battery[i]
-			ep.Environment = name
-			last := &ep.Actions[len(ep.Actions)-1]
-			last.Rehearsal = answer(`{"success":true}`)
-			pairs := episode(t, a, ep)
-			v := pairs[len(pairs)-1].Verdict
-			if !v.FalseSuccess || v.Severity != audit.S5 || v.Real.Family != last.Canary.Family {
-				t.Errorf("%s %s: %s %s %v, want the sandbox to refuse it as %s again",
-					last.Call.Tool, last.Call.Arguments, v.Masked, v.MaskDetail, v.Real, last.Canary.Family)
-			}
-			if len(pairs) != 1 {
-				t.Errorf("%d pairs of one canary: what leads to it is not audited", len(pairs))
-			}
-			levels[last.Canary.Level]++
-			mutations[last.Canary.Mutation]++
-			ids[ep.ID] = true
-		}
-		if levels[audit.SchemaLevel] == 0 || levels[audit.DomainLevel] < n/4 || len(mutations) < 5 {
-			t.Errorf("levels %v, mutations %v: want both levels and several mutations", levels, mutations)
-		}
-		if len(ids) != len(battery) {
-			t.Errorf("%d ids for %d canaries", len(ids), len(battery))
-		}
-		t.Logf("%s: levels %v, mutations %v", name, levels, mutations)
-	})
 }
 
 func TestTheSeedDecidesTheCanaries(t *testing.T) {

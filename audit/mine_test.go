@@ -46,43 +46,50 @@ func TestEchoesAreMined(t *testing.T) {
 // rehearser that tells the truth is full of effect there.
 func TestDeclaredEchoesHoldAndTheTruthHasFullEffect(t *testing.T) {
 	t.Parallel()
-	eachDomain(t, func(t *testing.T, name string, env audit.Environment) {
-		episodes, err := audit.TaskEpisodes(t.Context(), env, 1, 12)
-		if err != nil {
-			t.Fatal(err)
-		}
-		evidence, err := audit.MineEcho(t.Context(), env, episodes)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range evidence {
-			if e.Declared && e.Hits != e.Runs {
-				t.Errorf("%s declares that %q echoes %q: true in %d of %d runs", e.Tool, e.Pattern, e.Template, e.Hits, e.Runs)
-			}
-		}
-		a := newAuditor(t, audit.Config{Opener: registry})
-		observed, writes := 0, 0
-		for i := range episodes {
-			ep := &episodes[i]
-			if err := audit.NewDemoRehearser(env, ep.Start, 1).Fill(t.Context(), ep); err != nil {
+	for _, name := range domainNames(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			env, err := registry.Environment(t.Context(), name)
+			if err != nil {
 				t.Fatal(err)
 			}
-			for k := range ep.Actions {
-				ep.Actions[k].Rehearsal.StateDelta = nil // by echo alone
+			episodes, err := audit.TaskEpisodes(t.Context(), env, 1, 12)
+			if err != nil {
+				t.Fatal(err)
 			}
-			for _, p := range episode(t, a, ep) {
-				if v := p.Verdict; !v.Scored() || v.Severity != audit.S0 {
-					t.Errorf("%s step %d %s: %s %s %v %v %+v", ep.ID, p.Action.Step, p.Action.Call.Tool, v.Masked, v.MaskDetail, v.Severity, v.Differences, v.Scores)
-				}
-				if p.Effect == audit.Write {
-					writes++
-					observed += boolInt(p.Verdict.Scores.EffectF1 != nil)
-				}
-				if p.Executed == nil || !*p.Executed {
-					t.Errorf("%s: the reference solution does not pass its checks", ep.ID)
+			evidence, err := audit.MineEcho(t.Context(), env, episodes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range evidence {
+				if e.Declared && e.Hits != e.Runs {
+					t.Errorf("%s declares that %q echoes %q: true in %d of %d runs", e.Tool, e.Pattern, e.Template, e.Hits, e.Runs)
 				}
 			}
-		}
-		t.Logf("%s: the effect of %d of %d writes is seen by echo", name, observed, writes)
-	})
+			a := newAuditor(t, audit.Config{Opener: registry})
+			observed, writes := 0, 0
+			for i := range episodes {
+				ep := &episodes[i]
+				if err := audit.NewDemoRehearser(env, ep.Start, 1).Fill(t.Context(), ep); err != nil {
+					t.Fatal(err)
+				}
+				for k := range ep.Actions {
+					ep.Actions[k].Rehearsal.StateDelta = nil // by echo alone
+				}
+				for _, p := range episode(t, a, ep) {
+					if v := p.Verdict; !v.Scored() || v.Severity != audit.S0 {
+						t.Errorf("%s step %d %s: %s %s %v %v %+v", ep.ID, p.Action.Step, p.Action.Call.Tool, v.Masked, v.MaskDetail, v.Severity, v.Differences, v.Scores)
+					}
+					if p.Effect == audit.Write {
+						writes++
+						observed += boolInt(p.Verdict.Scores.EffectF1 != nil)
+					}
+					if p.Executed == nil || !*p.Executed {
+						t.Errorf("%s: the reference solution does not pass its checks", ep.ID)
+					}
+				}
+			}
+			t.Logf("%s: the effect of %d of %d writes is seen by echo", name, observed, writes)
+		})
+	}
 }
