@@ -96,7 +96,7 @@ func TestChaos(t *testing.T) {
 	for done := 0; done < rounds; done += chapterRounds {
 		n := min(chapterRounds, rounds-done)
 		total.add(c.chapter(uint64(seed), n))
-		t.Logf("seed %d: %d rounds done in %s: %+v", seed, done+n, time.Since(began).Round(time.Second), total)
+		t.Logf("seed %d: %d rounds done in %s: %+v; faults: %s", seed, done+n, time.Since(began).Round(time.Second), total, c.faultsByKind())
 		if t.Failed() {
 			t.Fatalf("again by: make chaos SEED=%d ROUNDS=%d", seed, n)
 		}
