@@ -73,13 +73,18 @@ func (l *Lock) Remove() error {
 	return errors.Join(os.Remove(l.file.Name()), l.file.Close())
 }
 
-// Release gives the lock back. The file stays.
+// Release gives the lock back. The file stays. To close it would not do: a
+// program that another goroutine is just starting holds a copy of the descriptor
+// until it runs, and with it the lock.
 func (l *Lock) Release() error {
-	if err := l.file.Truncate(0); err != nil {
-		l.file.Close()
-		return fmt.Errorf("empty lock file: %w", err)
+	err := l.file.Truncate(0)
+	if err == nil {
+		err = unix.Flock(int(l.file.Fd()), unix.LOCK_UN)
 	}
-	return l.file.Close()
+	if err = errors.Join(err, l.file.Close()); err != nil {
+		return fmt.Errorf("release lock file: %w", err)
+	}
+	return nil
 }
 
 func (l *Lock) writePID() error {

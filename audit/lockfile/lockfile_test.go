@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"understudy/audit/lockfile"
 )
 
@@ -41,5 +43,29 @@ func TestAcquireInMissingFolder(t *testing.T) {
 	_, err := lockfile.Acquire(filepath.Join(t.TempDir(), "missing", "lock"))
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Fatalf("got %v, want not-exist: Acquire must not invent folders", err)
+	}
+}
+
+func TestReleaseWhileACopyOfTheDescriptorIsOpen(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "lock")
+	first, err := lockfile.Acquire(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inherited, err := unix.Dup(first.FD()) // as a child has it between fork and exec
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(inherited)
+	if err := first.Release(); err != nil {
+		t.Fatal(err)
+	}
+	second, err := lockfile.Acquire(path)
+	if err != nil {
+		t.Fatalf("after release: %v", err)
+	}
+	if err := second.Release(); err != nil {
+		t.Fatal(err)
 	}
 }
