@@ -14,7 +14,7 @@ const (
 	splitKeys     = 128 // keys after which a query's sums are merged
 	widestHead    = 128
 
-	blocksEach    = 32            // more blocks a multiprocessor than these need no more from splitting keys
+	queriesEach   = 256           // of a multiprocessor: more need no more blocks from splitting their keys
 	mostSplitSums = 256 << 20 / 4 // floats of scratch for the sums of splits
 )
 
@@ -54,10 +54,10 @@ func (d *Device) AttendPaged(a gpu.PagedAttention) {
 	if rows == 0 {
 		return
 	}
-	splits, unsplit := d.splits(a), plane(ceil(rows*a.H/a.G, tileQueries), a.G)
-	if int(unsplit[0]*unsplit[1]) > blocksEach*d.processors || rows*a.H*splits*a.D > mostSplitSums {
+	splits := d.splits(a)
+	if rows*a.H > queriesEach*d.processors || rows*a.H*splits*a.D > mostSplitSums {
 		if name := d.headKernel("attend_rows", a.D); name != "" {
-			d.launch(name, unsplit, block(attendThreads), 0, ptr(a.Out), ptr(a.Q), ptr(a.K), ptr(a.V),
+			d.launch(name, plane(ceil(rows*a.H/a.G, tileQueries), a.G), block(attendThreads), 0, ptr(a.Out), ptr(a.Q), ptr(a.K), ptr(a.V),
 				ptr(a.Tables), ptr(a.Sequences), ptr(a.Positions), i32(rows), i32(a.H), i32(a.G), i32(a.D), i32(a.P), f32(a.Scale))
 		}
 		return

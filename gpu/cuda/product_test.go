@@ -68,38 +68,3 @@ func TestRowsKeepTheirBits(t *testing.T) {
 		}
 	}
 }
-
-// Many rows of a sequence, which do not split their keys over blocks, have the bits of
-// training, and so of few rows.
-func TestAttendPagedManyRows(t *testing.T) {
-	t.Parallel()
-	const tokens, pages = 300, 19
-	h := gpu.Heads{H: 8, G: 2, D: 40}
-	p := devicetest.NewPair(t, open(t, cuda.Options{}))
-	d := p.Device
-	q, k, v := p.Random(tokens*h.H*h.D, 1), p.Random(tokens*h.G*h.D, 1), p.Random(tokens*h.G*h.D, 1)
-	out, lse, paged := p.Random(q.Dev.Len, 1), p.Random(tokens*h.H, 1), p.Random(q.Dev.Len, 1)
-	positions, table := make([]int32, tokens), make([]int32, pages)
-	for i := range positions {
-		positions[i] = int32(i)
-	}
-	for i := range table {
-		table[i] = int32(pages - 1 - i)
-	}
-	slots := make([]int32, tokens)
-	for i := range slots {
-		slots[i] = table[i/gpu.PageSize]*gpu.PageSize + int32(i%gpu.PageSize)
-	}
-	d.Attend(gpu.Attention{
-		Heads: h, Scale: 0.3, Out: out.Dev, LSE: lse.Dev, Q: q.Dev, K: k.Dev, V: v.Dev, Starts: p.Ints(make([]int32, tokens)...).Dev,
-	})
-	keys, values := p.Random(pages*gpu.PageSize*h.G*h.D, 1), p.Random(pages*gpu.PageSize*h.G*h.D, 1)
-	d.StoreKV(gpu.KVRows{Heads: h, K: keys.Dev, V: values.Dev, NewK: k.Dev, NewV: v.Dev, Slots: p.Ints(slots...).Dev})
-	d.AttendPaged(gpu.PagedAttention{
-		Heads: h, Scale: 0.3, Out: paged.Dev, Q: q.Dev, K: keys.Dev, V: values.Dev, Tables: p.Ints(table...).Dev, P: pages,
-		Sequences: p.Ints(make([]int32, tokens)...).Dev, Positions: p.Ints(positions...).Dev,
-	})
-	if !slices.Equal(p.Download(paged.Dev), p.Download(out.Dev)) {
-		t.Error("rows over the arena differ from training's")
-	}
-}

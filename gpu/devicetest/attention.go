@@ -28,6 +28,7 @@ func attentionCases() []attentionCase {
 		{gpu.Heads{H: 4, G: 2, D: 20}, []int{33, 16}, "heads of no whole register"},
 		{gpu.Heads{H: 9, G: 3, D: 64}, []int{40, 15, 16, 17}, "lengths around the page size"},
 		{gpu.Heads{H: 2, G: 2, D: 48}, []int{140}, "a sequence of several tasks, heads of a half tile"},
+		{gpu.Heads{H: 3, G: 1, D: 128}, []int{18, 3}, "the heads of most models"},
 		{gpu.Heads{H: 4, G: 2, D: 32}, []int{70, 33}, "groups of two heads, pages in odd numbers"},
 		{gpu.Heads{H: 8, G: 2, D: 16}, []int{65, 48}, "groups of four heads"},
 		{gpu.Heads{H: 5, G: 1, D: 32}, []int{50}, "a group of more heads than attend to pages at a time"},
