@@ -261,13 +261,21 @@ func LogProb(logit, scale, lse float32) float32 {
 	return float32(scale*logit) - lse
 }
 
+// HalfMoments is a device whose AdamW takes moments in BF16, and rounds them up or down by
+// chance, in proportion: to the nearest, a second moment whose β2 is near 1 would never sink.
+type HalfMoments interface {
+	Device
+	KeepsHalfMoments()
+}
+
 // AdamWUpdate is one step of AdamW (arXiv 1711.05101, algorithm 2) on n
 // parameters. With g = GradScale·G:
 //
 //	M = β1·M + (1−β1)·g;  V = β2·V + (1−β2)·g²
 //	P = P − LR·Decay·P − LR·(M/Bias1)/(sqrt(V/Bias2)+Eps)
 type AdamWUpdate struct {
-	P, G, M, V       Buffer // (n) F32
+	P, G, M, V       Buffer // (n) F32; M and V may be BF16 on a device with HalfMoments
+	Seed             uint64 // of the rounding of moments in BF16: another one each call
 	LR, Beta1, Beta2 float32
 	Eps, Decay       float32
 	Bias1, Bias2     float32 // 1−β1ᵗ, 1−β2ᵗ

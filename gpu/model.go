@@ -82,8 +82,10 @@ func (p *Params) Trainable() bool { return !p.Values.None() }
 // lane is how many floats a tensor's start is aligned to: a cache line.
 const lane = 16
 
-// newParams allocates zeros for shapes.
-func newParams(dev Device, tensors []Tensor) (*Params, error) {
+// newParams allocates zeros for shapes, in float32.
+func newParams(dev Device, tensors []Tensor) (*Params, error) { return newParamsOf(dev, F32, tensors) }
+
+func newParamsOf(dev Device, kind DType, tensors []Tensor) (*Params, error) {
 	p := &Params{Tensors: tensors}
 	offsets, total := make([]int, len(tensors)), 0
 	for _, matrices := range []bool{true, false} {
@@ -97,7 +99,7 @@ func newParams(dev Device, tensors []Tensor) (*Params, error) {
 			p.Decayed = total
 		}
 	}
-	values, err := dev.Alloc(F32, total)
+	values, err := dev.Alloc(kind, total)
 	if err != nil {
 		return nil, fmt.Errorf("allocate %d parameters: %w", total, err)
 	}
@@ -108,13 +110,13 @@ func newParams(dev Device, tensors []Tensor) (*Params, error) {
 	return p, nil
 }
 
-// like allocates zeros in the layout of p, for gradients and moments.
-func (p *Params) like(dev Device) (*Params, error) {
+// like allocates zeros of a type in the layout of p, for gradients and moments.
+func (p *Params) like(dev Device, kind DType) (*Params, error) {
 	tensors := make([]Tensor, len(p.Tensors))
 	for i, t := range p.Tensors {
 		tensors[i] = Tensor{Name: t.Name, Shape: t.Shape}
 	}
-	return newParams(dev, tensors)
+	return newParamsOf(dev, kind, tensors)
 }
 
 // Find gives the tensor of this name.

@@ -24,6 +24,9 @@ type AdamWConfig struct {
 	Eps           float64
 	Decay         float64 // decoupled, of matrices only
 	Clip          float64 // greatest global norm of the gradients; 0 does not clip
+	// Moments is the type they are kept in: F32, or BF16 on a device with HalfMoments, which
+	// takes half the memory.
+	Moments DType
 }
 
 // DefaultAdamW is a constant learning rate with the usual betas.
@@ -44,6 +47,7 @@ func (c AdamWConfig) Validate() error {
 		{c.Beta1 >= 0 && c.Beta1 < 1 && c.Beta2 >= 0 && c.Beta2 < 1, "betas must lie in [0,1)"},
 		{c.Eps > 0, "eps must be positive"},
 		{c.Decay >= 0 && c.Clip >= 0, "decay and clip must not be negative"},
+		{c.Moments == F32 || c.Moments == BF16, "moments are kept in float32 or bfloat16"},
 	} {
 		if !x.ok {
 			errs = append(errs, errors.New(x.text))
@@ -81,7 +85,7 @@ type Update struct {
 	Norm   float64 // global norm of the gradients, before clipping
 }
 
-// NewAdamW allocates the moments, in float32.
+// NewAdamW allocates the moments.
 func (t *Trainer) NewAdamW(c AdamWConfig) (*AdamW, error) {
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("new optimiser: %w", err)
@@ -89,11 +93,14 @@ func (t *Trainer) NewAdamW(c AdamWConfig) (*AdamW, error) {
 	if t.ScoreOnly {
 		return nil, errors.New("new optimiser: this trainer only scores")
 	}
+	if _, ok := t.dev.(HalfMoments); c.Moments == BF16 && !ok {
+		return nil, fmt.Errorf("new optimiser: %s keeps moments in float32 only", t.dev.Name())
+	}
 	o := &AdamW{AdamWConfig: c, trainer: t}
 	for _, x := range t.trained {
 		var pair [2]*Params
 		for i := range pair {
-			moment, err := x.params.like(t.dev)
+			moment, err := x.params.like(t.dev, c.Moments)
 			if err != nil {
 				if i == 1 {
 					t.dev.Free(pair[0].Values)
@@ -159,6 +166,7 @@ func (o *AdamW) move(i, from, to int, decay, rate, scale float64) {
 		LR: float32(rate), Beta1: float32(o.Beta1), Beta2: float32(o.Beta2), Eps: float32(o.Eps), Decay: float32(decay),
 		Bias1: float32(1 - math.Pow(o.Beta1, float64(o.updates))), Bias2: float32(1 - math.Pow(o.Beta2, float64(o.updates))),
 		GradScale: float32(scale),
+		Seed:      uint64(o.updates)<<32 | uint64(2*i+min(from, 1)), //nolint:gosec // counts
 	})
 }
 

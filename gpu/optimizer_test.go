@@ -27,16 +27,19 @@ func trainSteps(tb testing.TB, tr *gpu.Trainer, o *gpu.AdamW, from, to int) {
 }
 
 // TestResume: training saved after three updates goes on, in another program,
-// bit for bit.
+// bit for bit, with moments in bfloat16, too, where a device has them.
 func TestResume(t *testing.T) {
 	for _, dev := range devices(t) {
 		for _, adapter := range []string{"", "act"} {
-			t.Run(dev.Name()+" "+adapter, func(t *testing.T) { resume(t, dev, adapter) })
+			t.Run(dev.Name()+" "+adapter, func(t *testing.T) { resume(t, dev, adapter, gpu.F32) })
+			if _, ok := dev.(gpu.HalfMoments); ok {
+				t.Run(dev.Name()+" half moments "+adapter, func(t *testing.T) { resume(t, dev, adapter, gpu.BF16) })
+			}
 		}
 	}
 }
 
-func resume(t *testing.T, dev gpu.Device, adapter string) {
+func resume(t *testing.T, dev gpu.Device, adapter string, moments gpu.DType) {
 	t.Helper()
 	dir := t.TempDir()
 	config := gpu.TrainerConfig{}
@@ -54,7 +57,7 @@ func resume(t *testing.T, dev gpu.Device, adapter string) {
 	}
 	tr := newTrainer(t, m, config)
 	schedule := gpu.DefaultAdamW(1e-2)
-	schedule.Warmup, schedule.Total = 2, 8
+	schedule.Warmup, schedule.Total, schedule.Moments = 2, 8, moments
 	o, err := tr.NewAdamW(schedule)
 	if err != nil {
 		t.Fatal(err)
@@ -105,6 +108,16 @@ func saveAll(t *testing.T, m *gpu.Model, o *gpu.AdamW, adapter, dir string) {
 	left, err := filepath.Glob(filepath.Join(dir, "*.*.*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("temporary files are left: %v, %v", left, err)
+	}
+}
+
+// A device that keeps moments in float32 alone says so.
+func TestHalfMomentsRefused(t *testing.T) {
+	m := newModel(t, reference.New(reference.Single), tiny(gpu.Qwen3, true))
+	c := gpu.DefaultAdamW(1e-2)
+	c.Moments = gpu.BF16
+	if _, err := newTrainer(t, m, gpu.TrainerConfig{}).NewAdamW(c); err == nil || !strings.Contains(err.Error(), "float32 only") {
+		t.Errorf("moments in bfloat16 on the reference: %v", err)
 	}
 }
 

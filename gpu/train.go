@@ -145,7 +145,7 @@ func (t *Trainer) allocateGrads() error {
 		return nil
 	}
 	if len(t.Adapters) == 0 {
-		grads, err := t.Params.like(t.dev)
+		grads, err := t.Params.like(t.dev, F32)
 		if err != nil {
 			return fmt.Errorf("gradients: %w", err)
 		}
@@ -157,7 +157,7 @@ func (t *Trainer) allocateGrads() error {
 		if !ok {
 			return fmt.Errorf("new trainer: the model has no adapter %q", name)
 		}
-		grads, err := a.Params.like(t.dev)
+		grads, err := a.Params.like(t.dev, F32)
 		if err != nil {
 			return fmt.Errorf("gradients of adapter %q: %w", name, err)
 		}

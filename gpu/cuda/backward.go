@@ -83,9 +83,19 @@ func (d *Device) SquareSum(x gpu.Buffer) (float64, error) {
 
 // AdamW is one step of the optimiser:
 // adamw_f32(p, g, m, v, n i64, gradscale, beta1, 1−beta1, beta2, 1−beta2, keep, rate, 1/bias2, eps)
-// with keep = 1−lr·decay and rate = lr/bias1.
+// with keep = 1−lr·decay and rate = lr/bias1; with moments in BF16 adamw_bf16, and the seed of
+// their rounding, i64, at the end.
 func (d *Device) AdamW(u gpu.AdamWUpdate) {
-	d.launch("adamw_f32", elements(u.P.Len), block(threads), 0, ptr(u.P), ptr(u.G), ptr(u.M), ptr(u.V), i64(u.P.Len),
-		f32(u.GradScale), f32(u.Beta1), f32(1-u.Beta1), f32(u.Beta2), f32(1-u.Beta2),
-		f32(1-float32(u.LR*u.Decay)), f32(u.LR/u.Bias1), f32(1/u.Bias2), f32(u.Eps))
+	args := []uint64{
+		ptr(u.P), ptr(u.G), ptr(u.M), ptr(u.V), i64(u.P.Len),
+		f32(u.GradScale), f32(u.Beta1), f32(1 - u.Beta1), f32(u.Beta2), f32(1 - u.Beta2),
+		f32(1 - float32(u.LR*u.Decay)), f32(u.LR / u.Bias1), f32(1 / u.Bias2), f32(u.Eps),
+	}
+	if u.M.Type == gpu.BF16 {
+		args = append(args, u.Seed)
+	}
+	d.launch("adamw"+suffix(u.M.Type), elements(u.P.Len), block(threads), 0, args...)
 }
+
+// KeepsHalfMoments says that AdamW takes moments in BF16 (gpu.HalfMoments).
+func (d *Device) KeepsHalfMoments() {}

@@ -79,11 +79,31 @@ func (d *Device) Scatter(y, x, rows gpu.Buffer) {
 	}
 }
 
-// RMSNorm does y (R,C) = x·rstd·w, a block a row: rms_norm_f32(y, rstd, x, w, r, c, eps).
+// RMSNorm does y (R,C) = x·rstd·w, a block a row: rms_norm_f32(y, rstd, x, w, r, c, eps). When
+// the last command is the Add that makes x, as in a residual stream, both are one:
+// add_rms_norm_f32(y, rstd, x, a, b, w, r, c, eps), which has the same bits and reads x once less.
 func (d *Device) RMSNorm(y, rstd, x, w gpu.Buffer, eps float32) {
+	if a, b, ok := d.sumOf(x); ok && rstd.Len > 0 {
+		d.list = d.list[:len(d.list)-1]
+		d.launch("add_rms_norm_f32", line(rstd.Len), rowBlock(w.Len), 0,
+			ptr(y), ptr(rstd), ptr(x), a, b, ptr(w), i32(rstd.Len), i32(w.Len), f32(eps))
+		return
+	}
 	if rstd.Len > 0 {
 		d.launch("rms_norm_f32", line(rstd.Len), rowBlock(w.Len), 0, ptr(y), ptr(rstd), ptr(x), ptr(w), i32(rstd.Len), i32(w.Len), f32(eps))
 	}
+}
+
+// sumOf gives the terms of x when it is what the last command adds.
+func (d *Device) sumOf(x gpu.Buffer) (a, b uint64, ok bool) {
+	if len(d.list) == 0 {
+		return 0, 0, false
+	}
+	last := &d.list[len(d.list)-1]
+	if last.kind != launching || last.fn != d.kernels["add_f32"] || last.args[0] != ptr(x) || last.args[3] != i64(x.Len) {
+		return 0, 0, false
+	}
+	return last.args[1], last.args[2], true
 }
 
 // rowBlock is the threads for a row of c elements: whole warps, by c alone.

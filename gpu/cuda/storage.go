@@ -1,11 +1,13 @@
 package cuda
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"unsafe"
 
 	"understudy/gpu"
+	"understudy/gpu/half"
 )
 
 // memory is an allocation from the arena.
@@ -107,7 +109,16 @@ func (d *Device) Free(b gpu.Buffer) {
 
 // Upload copies src into dst, which is F32.
 func (d *Device) Upload(dst gpu.Buffer, src []float32) {
-	d.upload(dst.Slice(0, len(src)), rawBytes(src))
+	dst = dst.Slice(0, len(src))
+	if dst.Type != gpu.BF16 {
+		d.upload(dst, rawBytes(src))
+		return
+	}
+	data := make([]byte, 0, 2*len(src))
+	for _, x := range src {
+		data = binary.LittleEndian.AppendUint16(data, half.ToBF16(x))
+	}
+	d.upload(dst, data)
 }
 
 // UploadInts copies src into dst, which is I32.

@@ -2,7 +2,7 @@
 //
 //	kernel                   grid           block    arguments
 //	rms_norm_f32             R              rowBlock y (R,C), rstd (R), x (R,C), w (C), R, C, eps         rstd = 1/sqrt(mean(x²)+eps), y = x·rstd·w; y may be x
-//	add_rms_norm_f32         R              rowBlock y (R,C), rstd (R), x (R,C), b (R,C), w (C), R, C, eps x += b, then as above
+//	add_rms_norm_f32         R              rowBlock y, rstd, x, a (R,C), b (R,C), w, R, C, eps             x = a + b, then as above; x may be a or b
 //	rms_norm_backward_f32    R              rowBlock dx (R,C), dy (R,C), x (R,C), w (C), rstd (R), R, C    dx += rstd·(dn − n·mean(dn·n)), n = x·rstd, dn = dy·w
 //	rms_norm_backward_w_f32  (⌈C/32⌉, P)    256      sums (P,C), dy (R,C), x (R,C), rstd (R), R, C         sums[p] = Σ dy·n over the rows p·⌈R/P⌉..
 //	add_rows_f32             ⌈C/256⌉        256      y (C), x (P,C), P, C                                  y += Σ_p x[p], in order
@@ -12,27 +12,28 @@
 
 DEVICE float inverse_rms(float sum, int c, float eps) { return 1.f / sqrt32(sum / (float)c + eps); }
 
-template <bool add>
-DEVICE void rms_norm(float* y, float* rstd, float* x, const float* b, const float* w, int r, int c, float eps, float* scratch) {
-	for (int64_t row = blockIdx.x; row < r; row += gridDim.x) {
-		float *to = y + row * c, *from = x + row * c, sum = 0;
-		for (int i = (int)threadIdx.x; i < c; i += (int)blockDim.x) {
-			float v = from[i];
-			if (add) from[i] = v = v + b[row * c + i];
-			sum = fma32(v, v, sum);
-		}
-		float s = inverse_rms(block_sum(sum, scratch), c, eps);
-		if (threadIdx.x == 0) rstd[row] = s;
-		for (int i = (int)threadIdx.x; i < c; i += (int)blockDim.x) to[i] = from[i] * s * w[i];
+// rms_norm normalises a row whose element i value(i) gives.
+template <class Value> DEVICE void rms_norm(float* y, float* rstd, const float* w, int64_t row, int c, float eps, float* scratch, const Value& value) {
+	float sum = 0;
+	for (int i = (int)threadIdx.x; i < c; i += (int)blockDim.x) {
+		float v = value(i);
+		sum = fma32(v, v, sum);
 	}
+	float s = inverse_rms(block_sum(sum, scratch), c, eps);
+	if (threadIdx.x == 0) rstd[row] = s;
+	for (int i = (int)threadIdx.x; i < c; i += (int)blockDim.x) y[row * c + i] = value(i) * s * w[i];
 }
 KERNEL(256, rms_norm_f32, float* y, float* rstd, const float* x, const float* w, int r, int c, float eps) {
 	__shared__ float scratch[33];
-	rms_norm<false>(y, rstd, const_cast<float*>(x), nullptr, w, r, c, eps, scratch);
+	for (int64_t row = blockIdx.x; row < r; row += gridDim.x)
+		rms_norm(y, rstd, w, row, c, eps, scratch, [=](int i) { return x[row * c + i]; });
 }
-KERNEL(256, add_rms_norm_f32, float* y, float* rstd, float* x, const float* b, const float* w, int r, int c, float eps) {
+KERNEL(256, add_rms_norm_f32, float* y, float* rstd, float* x, const float* a, const float* b, const float* w, int r, int c, float eps) {
 	__shared__ float scratch[33];
-	rms_norm<true>(y, rstd, x, b, w, r, c, eps, scratch);
+	for (int64_t row = blockIdx.x; row < r; row += gridDim.x) {
+		for (int i = (int)threadIdx.x; i < c; i += (int)blockDim.x) x[row * c + i] = a[row * c + i] + b[row * c + i]; // its own, below
+		rms_norm(y, rstd, w, row, c, eps, scratch, [=](int i) { return x[row * c + i]; });
+	}
 }
 
 KERNEL(256, rms_norm_backward_f32, float* dx, const float* dy, const float* x, const float* w, const float* rstd, int r, int c) {

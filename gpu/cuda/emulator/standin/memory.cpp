@@ -93,8 +93,8 @@ void watch(History& h, const Place& p, bool write, bool shared) {
 	h.write = access_of(p);
 }
 
-const size_t most_static = 64 << 10;
-History* shared_history = new_history(most_shared + most_static);
+// shared_history is that of dynamic shared memory, and after it of the kernels' variables.
+History* shared_history = new_history(most_shared + static_cast<size_t>(shared_end - shared_begin));
 
 // find gives the history of device memory at p, or null.
 History* find(const void* p, size_t n, bool& shared) {

@@ -1,0 +1,29 @@
+package cuda_test
+
+import (
+	"fmt"
+	"testing"
+
+	"understudy/gpu"
+	"understudy/gpu/cuda"
+	"understudy/gpu/cuda/emulator"
+	"understudy/gpu/devicetest"
+)
+
+// TestChecked runs the tests of all devices, and the products on tensor cores, where each access
+// to memory is watched: no kernel races with itself, reads shared memory that nobody wrote, or
+// leaves the card's memory.
+func TestChecked(t *testing.T) {
+	t.Parallel()
+	folder := []string{standIn(t, emulator.Checked)}
+	devicetest.Run(t, func(t *testing.T) *devicetest.Pair {
+		t.Helper()
+		return devicetest.NewPair(t, open(t, cuda.Options{Libraries: folder}))
+	})
+	for _, s := range [][3]int{{1, 40, 65}, {13, 33, 48}, {30, 64, 40}, {70, 72, 96}} {
+		t.Run(fmt.Sprint("products in BF16 ", s), func(t *testing.T) {
+			t.Parallel()
+			roundedProducts(t, open(t, cuda.Options{Libraries: folder, Products: gpu.BF16}), gpu.BF16, s[0], s[1], s[2])
+		})
+	}
+}
