@@ -17,12 +17,18 @@ func devices(t *testing.T) []gpu.Device {
 	for _, kernels := range host.Kernels() {
 		all = append(all, newHost(t, host.Options{Kernels: kernels, Threads: 2}))
 	}
-	return append(all, emulated(t, cuda.Options{}))
+	if emulator.Supported() {
+		all = append(all, emulated(t, cuda.Options{}))
+	}
+	return all
 }
 
 // emulated is the CUDA device on its emulator.
 func emulated(t *testing.T, o cuda.Options) *cuda.Device {
 	t.Helper()
+	if !emulator.Supported() {
+		t.Skip("the CUDA device's emulator is for Linux")
+	}
 	folder, err := emulator.Build(t.Context(), emulator.Ascending)
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ func (c Config) Matrices() int64 {
 // which take 4 bytes a parameter each. Nothing is allocated.
 func (c Config) TrainingBytes(t TrainerConfig) int64 {
 	model := &Model{Config: c}
-	trainer := &Trainer{TrainerConfig: t.withDefaults(c), forward: forward{Model: model}}
+	trainer := &Trainer{TrainerConfig: t.WithDefaults(c), forward: forward{Model: model}}
 	return trainer.plan().bytes()
 }
 
@@ -54,8 +54,8 @@ func (c Config) AdapterParameters(a AdapterConfig) (int64, error) {
 	return int64(n), nil
 }
 
-// withDefaults fills in what depends on the model.
-func (t TrainerConfig) withDefaults(c Config) TrainerConfig {
+// WithDefaults fills in what depends on the model.
+func (t TrainerConfig) WithDefaults(c Config) TrainerConfig {
 	if t.Targets == 0 {
 		t.Targets = t.Tokens
 	}

@@ -69,7 +69,7 @@ type trained struct {
 
 // NewTrainer allocates all that training steps need.
 func (m *Model) NewTrainer(c TrainerConfig) (*Trainer, error) {
-	c = c.withDefaults(m.Config)
+	c = c.WithDefaults(m.Config)
 	if c.Tokens < 1 || c.Targets < 1 || c.LogitRows < 1 {
 		return nil, errors.New("new trainer: tokens, targets and logit rows must be positive")
 	}

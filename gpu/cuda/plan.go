@@ -85,18 +85,20 @@ func (j Job) scratch() int64 {
 	if j.Mode == gpu.Fast {
 		bytes += workspaceBytes
 	}
-	if j.Products == gpu.BF16 {
-		rows, logits := 0, 0
-		if j.Training != nil {
-			rows, logits = j.Training.Tokens, j.Training.LogitRows
-		}
-		if j.Rollouts != nil {
-			rows, logits = max(rows, j.Rollouts.Rows), max(logits, j.Rollouts.Wanted)
-		}
-		widest := int64(max(j.Model.Hidden, j.Model.Width, j.Model.H*j.Model.D))
-		bytes += 2 * 2 * max(int64(rows)*widest, int64(logits)*int64(j.Model.Vocab))
+	if j.Products != gpu.BF16 {
+		return bytes
 	}
-	return bytes
+	widest, vocabulary := int64(max(j.Model.Hidden, j.Model.Width, j.Model.H*j.Model.D)), int64(j.Model.Vocab)
+	var left, right int64
+	if j.Training != nil {
+		t := j.Training.WithDefaults(j.Model)
+		left = max(int64(t.Tokens)*widest, int64(t.LogitRows)*vocabulary)
+		right = int64(t.Tokens) * widest // gradients of weights round both
+	}
+	if j.Rollouts != nil {
+		left = max(left, int64(j.Rollouts.Rows)*widest)
+	}
+	return bytes + 2*(left+right)
 }
 
 // Total is the sum.

@@ -19,10 +19,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 )
+
+// Supported says whether this system can have a stand-in.
+func Supported() bool { return runtime.GOOS == "linux" }
 
 // Library is a kind of stand-in.
 type Library int

@@ -1,0 +1,73 @@
+package cuda_test
+
+import (
+	"strings"
+	"testing"
+
+	"understudy/gpu"
+	"understudy/gpu/cuda"
+)
+
+// The memory of training is what one works out by hand, for the sizes of Qwen3: parameters as
+// published, 16 bytes each (weights, gradients, two moments) and 2 more for each in a matrix that
+// rows are multiplied by.
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	const card = 141e9
+	for _, c := range []struct {
+		name       string
+		parameters int64
+		norms      int64 // parameters that no row is multiplied by
+		fits       bool
+	}{
+		{"0.6B", 596_049_920, 28*(2*1024+2*128) + 1024, true},
+		{"1.7B", 1_720_574_976, 28*(2*2048+2*128) + 2048, true},
+		{"4B", 4_022_468_096, 36*(2*2560+2*128) + 2560, true},
+		{"8B", 8_190_735_360, 36*(2*4096+2*128) + 4096 + 151936*4096, false}, // its head is not its embedding
+	} {
+		shape := qwen3Shapes()[c.name]
+		training := gpu.TrainerConfig{Tokens: 4096, Checkpoint: true}
+		plan, err := cuda.Job{Model: shape, Products: gpu.BF16, Trained: true, Training: &training}.Plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		states := 16*c.parameters + 2*(c.parameters-c.norms)
+		const logits = 110 * 151936 // of 64 MiB
+		rounded := int64(2 * (max(4096*shape.Hidden, logits) + 4096*shape.Hidden))
+		if got, want := plan.Total(), states+shape.TrainingBytes(training)+rounded; got != want {
+			t.Errorf("%s: %d bytes, want %d\n%s", c.name, got, want, plan)
+		}
+		if err := plan.Fits(card); (err == nil) != c.fits {
+			t.Errorf("%s on a card of 141 GB: %v", c.name, err)
+		}
+	}
+}
+
+// 8B fits on 141 GB when an adapter is trained, with its rollouts beside it.
+func TestPlanOfAdapter(t *testing.T) {
+	t.Parallel()
+	shape := qwen3Shapes()["8B"]
+	training := gpu.TrainerConfig{Tokens: 8192, Checkpoint: true}
+	rollouts := gpu.RunnerConfig{Pages: 4096, Rows: 512, Wanted: 256, Sequences: 256, Context: 4096}
+	plan, err := cuda.Job{
+		Model: shape, Products: gpu.BF16, Stored: gpu.BF16, Training: &training, Rollouts: &rollouts,
+		Adapters: []gpu.AdapterConfig{{Rank: 16, Alpha: 32}},
+	}.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := plan.Fits(141e9); err != nil {
+		t.Error(err)
+	}
+	// A (16,K) and B (N,16) beside q, k, v, o, gate, up and down.
+	const adapter = 36 * 16 * ((4096 + 4096) + 2*(1024+4096) + (4096 + 4096) + 3*(4096+12288))
+	want := int64(2*8_190_735_360 + 18*adapter)
+	got := plan.Total() - shape.TrainingBytes(training) - shape.RolloutBytes(rollouts) - 2*2*8192*12288
+	if got != want {
+		t.Errorf("weights and adapter take %d bytes, want %d\n%s", got, want, plan)
+	}
+	err = plan.Fits(80e9)
+	if err == nil || !strings.Contains(err.Error(), "on a card of 74.5 GiB") || !strings.Contains(err.Error(), "keys, values and activations of rollouts") {
+		t.Errorf("on a card of 80 GB: %v", err)
+	}
+}
