@@ -8,9 +8,21 @@
 //
 // Operations append commands to a list (command.go); the list goes to the one thread that
 // talks to the driver (thread.go) when somebody waits for a result, and there, when it came
-// before, it is replayed as a CUDA graph (graph.go). All memory comes from one arena.
+// before, it is replayed as a CUDA graph (graph.go). Memory comes from an arena that grows
+// between operations (arena.go). [Job.Plan] says what a run will take before it begins.
 //
-// Nothing here has run on a GPU yet: tests run the kernels, and this code, on the emulator.
+// In exact mode all products are kernels whose sums run over K in one order, so that a row's
+// bits are its own; fast mode multiplies through cuBLASLt, with sums that are not split, and
+// checks each shape once on matrices of ones. Options.Products says whether factors are rounded
+// to bfloat16, for the tensor cores; weights that are trained stay float32 beside their
+// rounded copies. Activations, gradients, moments, keys and values are float32.
 //
-// Read next: device.go, command.go, thread.go, forward.go.
+// It has run only in emulation: on no card, and no driver has loaded its PTX. What the
+// emulator cannot show (races between blocks, approximate instructions, speed) is open.
+//
+// Not done: activations, keys and values in bfloat16; moments in bfloat16 in the optimiser;
+// sampling on the card, so that each step copies its logits to the host; decode batches padded
+// to few sizes, so that each size is a graph of its own; NVRTC; more than one card a model.
+//
+// Read next: device.go, command.go, thread.go, forward.go, product.go, attention.go.
 package cuda
