@@ -66,8 +66,8 @@ func TestPlanOfAdapter(t *testing.T) {
 	if got != want {
 		t.Errorf("weights and adapter take %d bytes, want %d\n%s", got, want, plan)
 	}
-	err = plan.Fits(80e9)
-	if err == nil || !strings.Contains(err.Error(), "on a card of 74.5 GiB") || !strings.Contains(err.Error(), "keys, values and activations of rollouts") {
-		t.Errorf("on a card of 80 GB: %v", err)
+	err = plan.Fits(30e9)
+	if err == nil || !strings.Contains(err.Error(), "on a card of 27.9 GiB") || !strings.Contains(err.Error(), "keys, values and activations of rollouts") {
+		t.Errorf("on a card of 30 GB: %v", err)
 	}
 }
