@@ -238,6 +238,9 @@ func (c *chaos) database(ctx context.Context, name string) string {
 }
 
 func (c *chaos) drop(ctx context.Context, name string) {
+	if c.postgres.cluster == nil {
+		return // it did not come back: the round says so
+	}
 	admin, err := pgxpool.New(ctx, c.postgres.cluster.URL())
 	if err != nil {
 		c.t.Error(err)
