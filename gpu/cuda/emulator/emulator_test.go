@@ -135,6 +135,7 @@ func (s *stand) failure() string {
 }
 
 func each(t *testing.T, f func(t *testing.T, l emulator.Library)) {
+	t.Helper()
 	for _, l := range []emulator.Library{emulator.Ascending, emulator.Descending, emulator.Checked} {
 		t.Run(l.String(), func(t *testing.T) { f(t, l) })
 	}
@@ -178,6 +179,7 @@ func same(a, b []float32) bool {
 func TestRight(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, l emulator.Library) {
+		t.Helper()
 		s := newStand(t, l)
 		for _, name := range []string{"reverse", "finished_copy"} {
 			if code, y := s.run(name, 1, 64, 64); code != 0 || !same(y, backwards(64)) {
@@ -216,6 +218,7 @@ func TestPlantedFaults(t *testing.T) {
 		t.Run(f.kernel, func(t *testing.T) {
 			t.Parallel()
 			each(t, func(t *testing.T, l emulator.Library) {
+				t.Helper()
 				want := [...]string{f.ascending, f.descending, f.checked}[l]
 				s := newStand(t, l)
 				out := f.threads

@@ -7,6 +7,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -64,7 +65,7 @@ func generate(folder string) (map[string][]byte, error) {
 // compile gives the PTX of one source.
 func compile(source string) ([]byte, error) {
 	var out, said bytes.Buffer
-	c := exec.Command("clang-19", append(flags(), filepath.Base(source))...) //nolint:gosec // the compiler on our own sources
+	c := exec.CommandContext(context.Background(), "clang-19", append(flags(), filepath.Base(source))...) //nolint:gosec // the compiler on our own sources
 	c.Dir, c.Stdout, c.Stderr = filepath.Dir(source), &out, &said
 	if err := c.Run(); err != nil {
 		return nil, fmt.Errorf("compile %s with clang-19: %w\n%s", source, err, said.Bytes())
