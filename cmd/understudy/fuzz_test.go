@@ -45,6 +45,9 @@ func FuzzRedact(f *testing.F) {
 		{"nats://", "@h:4222"},
 		{"nats://a:1,nats://u:", "@b:2"},
 		{"postgres://u:%zz", "@h"},
+		{"postgres:", "@"},
+		{"postgres:/u:", "@h"},
+		{"nats://h/#u:", "@h"},
 		{"://", ""},
 	} {
 		f.Add(seed[0], seed[1])

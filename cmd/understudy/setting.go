@@ -184,8 +184,8 @@ func redact(text string) string {
 		return ""
 	}
 	u, err := url.Parse(text)
-	if err != nil {
-		return "xxxxx"
+	if err != nil || u.Opaque != "" || strings.ContainsAny(u.Path+u.Fragment, ":@") {
+		return "xxxxx" // a user and a password may stand in what is no authority: postgres:u:password@host
 	}
 	switch u.Scheme {
 	case "http", "https":
