@@ -19,6 +19,7 @@ type Job struct {
 	// Adapters are trained beside or instead of the weights.
 	Adapters []gpu.AdapterConfig
 	Training *gpu.TrainerConfig // nil: nothing is trained
+	Moments  gpu.DType          // of the optimiser: F32 or BF16 (gpu.AdamWConfig)
 	Rollouts *gpu.RunnerConfig  // nil: nothing is written
 }
 
@@ -67,7 +68,7 @@ func (j Job) Plan() (Plan, error) {
 	}
 	if j.Training != nil && !j.Training.ScoreOnly {
 		add("gradients", 4*trained)
-		add("moments of AdamW", 8*trained)
+		add("moments of AdamW", 2*int64(j.Moments.Size())*trained)
 	}
 	if j.Training != nil {
 		add("activations of a micro-batch", j.Model.TrainingBytes(*j.Training))

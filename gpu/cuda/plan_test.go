@@ -43,6 +43,28 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// 8B fits on 141 GB when all of its weights are trained, with moments in bfloat16.
+func TestPlanWithHalfMoments(t *testing.T) {
+	t.Parallel()
+	shape, training := qwen3Shapes()["8B"], gpu.TrainerConfig{Tokens: 4096, Checkpoint: true}
+	job := cuda.Job{Model: shape, Products: gpu.BF16, Trained: true, Training: &training}
+	whole, err := job.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	job.Moments = gpu.BF16
+	half, err := job.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if saved := whole.Total() - half.Total(); saved != 4*8_190_735_360 {
+		t.Errorf("moments in bfloat16 save %d bytes", saved)
+	}
+	if err := half.Fits(141e9); err != nil {
+		t.Error(err)
+	}
+}
+
 // 8B fits on 141 GB when an adapter is trained, with its rollouts beside it.
 func TestPlanOfAdapter(t *testing.T) {
 	t.Parallel()
