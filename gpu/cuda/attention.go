@@ -11,6 +11,7 @@ import (
 const (
 	attendThreads = 128 // a block: four warps
 	tileQueries   = 16  // queries of a block, a query being a row and a head
+	flashQueries  = 64  // those of a block on tensor cores
 	splitKeys     = 128 // keys after which a query's sums are merged
 	widestHead    = 128
 
@@ -29,20 +30,46 @@ func (d *Device) headKernel(family string, width int) string {
 	return ""
 }
 
-// Attend is causal attention within packed sequences, a block 16 queries of a key head.
+// family is the kernels of attention and the queries of a block: those of float32, or those of tensor cores.
+func (d *Device) family() (prefix string, tile int) {
+	if d.Products == gpu.BF16 {
+		return "flash", flashQueries
+	}
+	return "attend", tileQueries
+}
+
+// Attend is causal attention within packed sequences, a block a tile of queries of a key head.
 func (d *Device) Attend(a gpu.Attention) {
-	t, name := a.Starts.Len, d.headKernel("attend", a.D)
+	prefix, tile := d.family()
+	t, name := a.Starts.Len, d.headKernel(prefix, a.D)
 	if t == 0 || name == "" {
 		return
 	}
-	d.launch(name, plane(ceil(t*a.H/a.G, tileQueries), a.G), block(attendThreads), 0, ptr(a.Out), ptr(a.LSE), ptr(a.Q), ptr(a.K), ptr(a.V),
+	k, v := a.K, a.V
+	if d.Products == gpu.BF16 {
+		var ok bool
+		if k, v, ok = d.roundedPair(scratchA, scratchB, k, v); !ok {
+			return
+		}
+	}
+	d.launch(name, plane(ceil(t*a.H/a.G, tile), a.G), block(attendThreads), 0, ptr(a.Out), ptr(a.LSE), ptr(a.Q), ptr(k), ptr(v),
 		ptr(a.Starts), ptr(a.Asked), i32(t), i32(a.H), i32(a.G), i32(a.D), f32(a.Scale))
+}
+
+// roundedPair is a and b in BF16, in scratch memory.
+func (d *Device) roundedPair(first, second int, a, b gpu.Buffer) (gpu.Buffer, gpu.Buffer, bool) {
+	a, ok := d.rounded(first, a)
+	if !ok {
+		return a, b, false
+	}
+	b, ok = d.rounded(second, b)
+	return a, b, ok
 }
 
 // StoreKV writes keys and values of rows into their slots, a thread an element.
 func (d *Device) StoreKV(s gpu.KVRows) {
 	if r := s.Slots.Len; r > 0 {
-		d.launch("store_kv_f32", line(ceil(r*s.G*s.D, threads)), block(threads), 0,
+		d.launch("store_kv"+suffix(d.Products), line(ceil(r*s.G*s.D, threads)), block(threads), 0,
 			ptr(s.K), ptr(s.V), ptr(s.NewK), ptr(s.NewV), ptr(s.Slots), i32(r), i32(s.G), i32(s.D))
 	}
 }
@@ -56,8 +83,9 @@ func (d *Device) AttendPaged(a gpu.PagedAttention) {
 	}
 	splits := d.splits(a)
 	if rows*a.H > queriesEach*d.processors || rows*a.H*splits*a.D > mostSplitSums {
-		if name := d.headKernel("attend_rows", a.D); name != "" {
-			d.launch(name, plane(ceil(rows*a.H/a.G, tileQueries), a.G), block(attendThreads), 0, ptr(a.Out), ptr(a.Q), ptr(a.K), ptr(a.V),
+		prefix, tile := d.family()
+		if name := d.headKernel(prefix+"_rows", a.D); name != "" {
+			d.launch(name, plane(ceil(rows*a.H/a.G, tile), a.G), block(attendThreads), 0, ptr(a.Out), ptr(a.Q), ptr(a.K), ptr(a.V),
 				ptr(a.Tables), ptr(a.Sequences), ptr(a.Positions), i32(rows), i32(a.H), i32(a.G), i32(a.D), i32(a.P), f32(a.Scale))
 		}
 		return
@@ -68,7 +96,11 @@ func (d *Device) AttendPaged(a gpu.PagedAttention) {
 }
 
 func (d *Device) attendSplits(a gpu.PagedAttention, splits int) error {
-	rows, name := a.Positions.Len, d.headKernel("attend_split", a.D)
+	prefix, _ := d.family()
+	rows, name, size := a.Positions.Len, d.headKernel(prefix+"_split", a.D), attendThreads
+	if d.Products == gpu.BF16 {
+		size = 32
+	}
 	if name == "" {
 		return nil
 	}
@@ -82,7 +114,7 @@ func (d *Device) attendSplits(a gpu.PagedAttention, splits int) error {
 		return err
 	}
 	tops, sums := scratch.Slice(0, 2*queries), scratch.Slice(2*queries, queries*(a.D+2))
-	d.launch(name, space(splits, a.G, rows), block(attendThreads), 0, ptr(sums), ptr(tops), ptr(a.Q), ptr(a.K), ptr(a.V),
+	d.launch(name, space(splits, a.G, rows), block(size), 0, ptr(sums), ptr(tops), ptr(a.Q), ptr(a.K), ptr(a.V),
 		ptr(a.Tables), ptr(a.Sequences), ptr(a.Positions), ptr(shared), i32(rows), i32(a.H), i32(a.G), i32(a.D), i32(a.P), f32(a.Scale))
 	d.launch("attend_merge", line(ceil(rows*a.H, attendThreads/32)), block(attendThreads), 0, ptr(a.Out), ptr(sums), ptr(tops),
 		ptr(a.Positions), i32(rows), i32(a.H), i32(a.D), i32(splits))
@@ -147,10 +179,11 @@ func (d *Device) indicesChanged(dst gpu.Buffer, src []int32) {
 	}
 }
 
-// AttendBackward is the gradient of Attend: Σ out·dout of each query, then dq, a block 16 queries, and
-// dk and dv, a block 16 keys.
+// AttendBackward is the gradient of Attend: Σ out·dout of each query, then dq, a block a tile of queries, and
+// dk and dv, a block a tile of keys.
 func (d *Device) AttendBackward(a gpu.AttentionGrad) {
-	t, ofQueries, ofKeys := a.Starts.Len, d.headKernel("attend_backward_q", a.D), d.headKernel("attend_backward_kv", a.D)
+	prefix, tile := d.family()
+	t, ofQueries, ofKeys := a.Starts.Len, d.headKernel(prefix+"_backward_q", a.D), d.headKernel(prefix+"_backward_kv", a.D)
 	if t == 0 || ofQueries == "" {
 		return
 	}
@@ -161,10 +194,19 @@ func (d *Device) AttendBackward(a gpu.AttentionGrad) {
 	}
 	d.launch("attend_backward_sum", line(ceil(t*a.H, attendThreads/32)), block(attendThreads), 0,
 		ptr(sums), ptr(a.Out), ptr(a.DOut), ptr(a.Asked), i32(t), i32(a.H), i32(a.D))
+	q, k, v, dout := a.Q, a.K, a.V, a.DOut
+	if d.Products == gpu.BF16 {
+		var first, second bool
+		q, dout, first = d.roundedPair(scratchQ, scratchDOut, q, dout)
+		k, v, second = d.roundedPair(scratchA, scratchB, k, v)
+		if !first || !second {
+			return
+		}
+	}
 	inputs := []uint64{
-		ptr(a.Q), ptr(a.K), ptr(a.V), ptr(a.LSE), ptr(sums), ptr(a.DOut), ptr(a.Starts), ptr(a.Asked),
+		ptr(q), ptr(k), ptr(v), ptr(a.LSE), ptr(sums), ptr(dout), ptr(a.Starts), ptr(a.Asked),
 		i32(t), i32(a.H), i32(a.G), i32(a.D), f32(a.Scale),
 	}
-	d.launch(ofQueries, plane(ceil(t*a.H/a.G, tileQueries), a.G), block(attendThreads), 0, append([]uint64{ptr(a.DQ)}, inputs...)...)
-	d.launch(ofKeys, plane(ceil(t, tileQueries), a.G), block(attendThreads), 0, append([]uint64{ptr(a.DK), ptr(a.DV)}, inputs...)...)
+	d.launch(ofQueries, plane(ceil(t*a.H/a.G, tile), a.G), block(attendThreads), 0, append([]uint64{ptr(a.DQ)}, inputs...)...)
+	d.launch(ofKeys, plane(ceil(t, tile), a.G), block(attendThreads), 0, append([]uint64{ptr(a.DK), ptr(a.DV)}, inputs...)...)
 }

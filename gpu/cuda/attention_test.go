@@ -13,7 +13,7 @@ import (
 // training, and so of few rows.
 func TestAttendPagedManyRows(t *testing.T) {
 	t.Parallel()
-	for _, products := range []gpu.DType{gpu.F32} {
+	for _, products := range []gpu.DType{gpu.F32, gpu.BF16} {
 		p := devicetest.NewPair(t, open(t, cuda.Options{Products: products}))
 		for _, width := range []int{24, 40, 100} {
 			manyRows(p, gpu.Heads{H: 4, G: 2, D: width})

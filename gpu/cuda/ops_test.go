@@ -18,6 +18,7 @@ func TestOperations(t *testing.T) {
 		options cuda.Options
 	}{
 		{"ascending", emulator.Ascending, cuda.Options{}},
+		{"bf16, ascending", emulator.Ascending, cuda.Options{Products: gpu.BF16}},
 		{"fast, descending", emulator.Descending, cuda.Options{Mode: gpu.Fast}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -25,7 +26,9 @@ func TestOperations(t *testing.T) {
 			c.options.Libraries = []string{standIn(t, c.library)}
 			devicetest.Run(t, func(t *testing.T) *devicetest.Pair {
 				t.Helper()
-				return devicetest.NewPair(t, open(t, c.options))
+				p := devicetest.NewPair(t, open(t, c.options))
+				p.Rounds = c.options.Products == gpu.BF16
+				return p
 			})
 		})
 	}

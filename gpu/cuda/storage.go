@@ -236,7 +236,9 @@ const (
 	scratchSums        // partial sums
 	scratchA           // the factors of a product, rounded
 	scratchB
-	scratchDelta  // attention's backward: Σ out·dout of each row and head
+	scratchDelta // attention's backward: Σ out·dout of each row and head
+	scratchQ     // attention's queries and the gradient of its output, rounded
+	scratchDOut
 	scratchPlan   // which rows share pages
 	scratchSplits // attention's sums of each split of keys
 	scratches

@@ -48,7 +48,10 @@ type Pair struct {
 	// Bytes is memory that the device may keep pointing at, where it shares memory with the
 	// program.
 	Bytes func(n int) []byte
-	rand  *rand.Rand
+	// Rounds says that the device rounds factors of products and inputs of attention to BF16: floats
+	// are then such as BF16 holds, and attention, which rounds its weights too, is held to less.
+	Rounds bool
+	rand   *rand.Rand
 }
 
 // NewPair makes a pair of the reference and a device.
@@ -93,11 +96,19 @@ func (p *Pair) Random(n int, size float64) Buffers {
 
 // Floats is these, as F32.
 func (p *Pair) Floats(x []float32) Buffers {
+	if p.Rounds {
+		for i, v := range x {
+			x[i] = rounded(v)
+		}
+	}
 	b := p.Alloc(gpu.F32, len(x))
 	p.Reference.Upload(b.Ref, x)
 	p.Device.Upload(b.Dev, x)
 	return b
 }
+
+// rounded is x without what BF16 has no room for.
+func rounded(x float32) float32 { return math.Float32frombits(math.Float32bits(x) &^ 0xffff) }
 
 // Ints is these, as I32.
 func (p *Pair) Ints(x ...int32) Buffers {
@@ -114,6 +125,9 @@ func (p *Pair) Stored(kind gpu.DType, n int) Buffers {
 	for i := range n {
 		at := data[i*kind.Size():]
 		x := float32(p.rand.NormFloat64())
+		if p.Rounds {
+			x = rounded(x)
+		}
 		switch kind {
 		case gpu.F32:
 			put(at, uint64(math.Float32bits(x)), 4)
@@ -165,5 +179,24 @@ func (p *Pair) Equal(what string, b Buffers, tolerance float64) {
 		if diff := math.Abs(w - g); !(diff <= tolerance*max(1, math.Abs(w))) {
 			p.T.Fatalf("%s[%d] = %g, want %g (difference %.2g, tolerance %.2g)", what, i, g, w, diff, tolerance)
 		}
+	}
+}
+
+// Attended is Equal for what attention sums with its weights. Where those are rounded to BF16, which
+// has 8 bits, the error of all elements together is held to a 256th of them, or of 1.
+func (p *Pair) Attended(what string, b Buffers, tolerance float64) {
+	p.T.Helper()
+	if !p.Rounds {
+		p.Equal(what, b, tolerance)
+		return
+	}
+	errors, elements := 0.0, 0.0
+	got := p.Download(b.Dev)
+	for i, w := range download(p.T, p.Reference, b.Ref) {
+		d := float64(got[i]) - float64(w)
+		errors, elements = errors+d*d, elements+float64(w)*float64(w)
+	}
+	if r := math.Sqrt(errors / max(1, elements)); !(r <= 1.0/256) {
+		p.T.Fatalf("%s: the error is %.2g of the whole", what, r)
 	}
 }

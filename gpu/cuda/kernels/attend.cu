@@ -156,12 +156,6 @@ DEVICE void attend_all(QueryTile<W>& t, const Keys& from, const KeyCounts& keys,
 	}
 }
 
-// keys_of is how many keys a row attends to, none for no row, or least if that is more.
-template <class Rows> DEVICE int keys_of(const Rows& of, int row, int least) {
-	int n = row < 0 ? 0 : of.keys(row);
-	return n > least ? n : least;
-}
-
 // count_keys is for the tile's queries from..to-1; the others attend to nothing.
 template <class Rows> DEVICE KeyCounts count_keys(const Rows& of, const int* query_row, int from, int to) {
 	int first = (int)threadIdx.x / 32 * 4, upper = (int)threadIdx.x % 32 / 16;
@@ -195,29 +189,9 @@ DEVICE void attend_tile(QueryTile<W>& t, int* query_row, int* query_head, const 
 	}
 }
 
-// PackedRows and ArenaRows say which sequence a row belongs to and how many keys it attends to.
-struct PackedRows {
-	const float *k, *v;
-	const int *starts, *asks;
-	__device__ bool asked(int row) const { return !asks || asks[row]; }
-	__device__ int sequence(int row) const { return starts[row]; }
-	__device__ int keys(int row) const { return row - starts[row] + 1; }
-	__device__ PackedKeys<float> from(int sequence, int group, int g, int d) const { return packed_keys(k, v, sequence, group, g, d); }
-};
-
-struct ArenaRows {
-	const float *k, *v;
-	const int *tables, *sequences, *positions;
-	int p;
-	__device__ bool asked(int) const { return true; }
-	__device__ int sequence(int row) const { return sequences[row]; }
-	__device__ int keys(int row) const { return positions[row] + 1; }
-	__device__ PagedKeys<float> from(int sequence, int group, int g, int d) const { return paged_keys(k, v, tables + (int64_t)sequence * p, group, g, d); }
-};
-
 // attend_item lets the rows that share a split's pages attend to it.
 template <int W>
-DEVICE void attend_item(QueryTile<W>& t, int* query_row, int* query_head, float* sums, float* tops, const float* q, const ArenaRows& of, const int* plan, int rows, int h, int g, int d, float scale) {
+DEVICE void attend_item(QueryTile<W>& t, int* query_row, int* query_head, float* sums, float* tops, const float* q, const ArenaRows<float>& of, const int* plan, int rows, int h, int g, int d, float scale) {
 	int number = (int)blockIdx.x, splits = (int)gridDim.x, group = (int)blockIdx.y, leader = (int)blockIdx.z, each = h / g;
 	PlanOfSplit shared = plan_of_split((int*)plan, number, splits, rows);
 	if (!shared.begins[leader]) return;
@@ -253,7 +227,7 @@ DEVICE void attend_item(QueryTile<W>& t, int* query_row, int* query_head, float*
 
 // same_pages says whether rows a and b can read the keys of a split together: they are of one sequence, or
 // both go on beyond the split and all of its pages are the same.
-DEVICE bool same_pages(const ArenaRows& of, int a, int b, int number) {
+DEVICE bool same_pages(const ArenaRows<float>& of, int a, int b, int number) {
 	if (of.sequences[a] == of.sequences[b]) return true;
 	int end = (number + 1) * split;
 	if (of.keys(a) < end || of.keys(b) < end) return false;
@@ -264,7 +238,7 @@ DEVICE bool same_pages(const ArenaRows& of, int a, int b, int number) {
 }
 
 KERNEL(256, attend_plan, int* plan, const int* tables, const int* sequences, const int* positions, int rows, int p, int queries) {
-	ArenaRows of = {nullptr, nullptr, tables, sequences, positions, p};
+	ArenaRows<float> of = {nullptr, nullptr, tables, sequences, positions, p};
 	int number = (int)blockIdx.x, most = items_rows(queries);
 	PlanOfSplit to = plan_of_split(plan, number, (int)gridDim.x, rows);
 	for (int r = (int)threadIdx.x; r < rows; r += 256) {
@@ -302,17 +276,17 @@ KERNEL(128, attend_merge, float* out, const float* sums, const float* tops, cons
 	KERNEL(128, attend_d##width, float* out, float* lse, const float* q, const float* k, const float* v, const int* starts, const int* asked, int rows, int h, int g, int d, float scale) { \
 		__shared__ QueryTile<W> tile; \
 		__shared__ int query_row[tile_queries], query_head[tile_queries]; \
-		attend_tile(tile, query_row, query_head, PackedRows{k, v, starts, asked}, out, lse, q, rows, h, g, d, scale * log2e); \
+		attend_tile(tile, query_row, query_head, PackedRows<float>{k, v, starts, asked}, out, lse, q, rows, h, g, d, scale * log2e); \
 	} \
 	KERNEL(128, attend_rows_d##width, float* out, const float* q, const float* k, const float* v, const int* tables, const int* sequences, const int* positions, int rows, int h, int g, int d, int p, float scale) { \
 		__shared__ QueryTile<W> tile; \
 		__shared__ int query_row[tile_queries], query_head[tile_queries]; \
-		attend_tile(tile, query_row, query_head, ArenaRows{k, v, tables, sequences, positions, p}, out, nullptr, q, rows, h, g, d, scale * log2e); \
+		attend_tile(tile, query_row, query_head, ArenaRows<float>{k, v, tables, sequences, positions, p}, out, nullptr, q, rows, h, g, d, scale * log2e); \
 	} \
 	KERNEL(128, attend_split_d##width, float* sums, float* tops, const float* q, const float* k, const float* v, const int* tables, const int* sequences, const int* positions, const int* plan, int rows, int h, int g, int d, int p, float scale) { \
 		__shared__ QueryTile<W> tile; \
 		__shared__ int query_row[tile_queries], query_head[tile_queries]; \
-		attend_item(tile, query_row, query_head, sums, tops, q, ArenaRows{k, v, tables, sequences, positions, p}, plan, rows, h, g, d, scale * log2e); \
+		attend_item(tile, query_row, query_head, sums, tops, q, ArenaRows<float>{k, v, tables, sequences, positions, p}, plan, rows, h, g, d, scale * log2e); \
 	}
 
 ATTEND(32, 1)

@@ -22,12 +22,12 @@ DEVICE void copy4(float* to, const float* from, int left) {
 	else *(float4*)to = load4(from, left);
 }
 
-// PackedKeys and PagedKeys are the keys and values of a sequence and a head. Those of the chunk at key
-// first begin at element at(first), stride elements apart.
+// PackedKeys and PagedKeys are the keys and values of a sequence and a head: a key's begin at element
+// at(key), those of a chunk are stride elements apart.
 template <class T> struct PackedKeys {
 	const T *k, *v;
 	int stride;
-	__device__ int64_t at(int first) const { return (int64_t)first * stride; }
+	__device__ int64_t at(int key) const { return (int64_t)key * stride; }
 };
 
 template <class T> struct PagedKeys {
@@ -35,7 +35,7 @@ template <class T> struct PagedKeys {
 	const int* pages;
 	int stride;
 	int64_t page; // elements from one page to the next
-	__device__ int64_t at(int first) const { return pages[first / chunk] * page; }
+	__device__ int64_t at(int key) const { return pages[key / chunk] * page + key % chunk * stride; }
 };
 
 template <class T> DEVICE PackedKeys<T> packed_keys(const T* k, const T* v, int start, int group, int g, int d) {
@@ -47,6 +47,32 @@ template <class T> DEVICE PackedKeys<T> packed_keys(const T* k, const T* v, int 
 template <class T> DEVICE PagedKeys<T> paged_keys(const T* k, const T* v, const int* pages, int group, int g, int d) {
 	int64_t at = (int64_t)group * chunk * d;
 	return PagedKeys<T>{k + at, v + at, pages, d, (int64_t)(64 / (int)sizeof(T)) * g * d};
+}
+
+// PackedRows and ArenaRows say which sequence a row belongs to and how many keys it attends to.
+template <class T> struct PackedRows {
+	const T *k, *v;
+	const int *starts, *asks;
+	__device__ bool asked(int row) const { return !asks || asks[row]; }
+	__device__ int sequence(int row) const { return starts[row]; }
+	__device__ int keys(int row) const { return row - starts[row] + 1; }
+	__device__ PackedKeys<T> from(int sequence, int group, int g, int d) const { return packed_keys(k, v, sequence, group, g, d); }
+};
+
+template <class T> struct ArenaRows {
+	const T *k, *v;
+	const int *tables, *sequences, *positions;
+	int p;
+	__device__ bool asked(int) const { return true; }
+	__device__ int sequence(int row) const { return sequences[row]; }
+	__device__ int keys(int row) const { return positions[row] + 1; }
+	__device__ PagedKeys<T> from(int sequence, int group, int g, int d) const { return paged_keys(k, v, tables + (int64_t)sequence * p, group, g, d); }
+};
+
+// keys_of is how many keys a row attends to, none for no row, or least if that is more.
+template <class Rows> DEVICE int keys_of(const Rows& of, int row, int least) {
+	int n = row < 0 ? 0 : of.keys(row);
+	return n > least ? n : least;
 }
 
 // Total is a query's sums over splits: the greatest score (in units of log 2), the weights, and the

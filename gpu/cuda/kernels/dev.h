@@ -156,8 +156,16 @@ DEVICE bf16 to_bf16(float x) {
 DEVICE void store(float* to, float x) { *to = x; }
 DEVICE void store(bf16* to, float x) { *to = to_bf16(x); }
 
-// pack_bf16 is two elements of a fragment, low in the lower half.
-DEVICE uint32_t pack_bf16(float low, float high) { return (uint32_t)to_bf16(low).bits | (uint32_t)to_bf16(high).bits << 16; }
+// pack_bf16 is two elements of a fragment, low in the lower half, rounded as to_bf16 does.
+DEVICE uint32_t pack_bf16(float low, float high) {
+#if defined(UNDERSTUDY_EMULATOR)
+	return (uint32_t)to_bf16(low).bits | (uint32_t)to_bf16(high).bits << 16;
+#else
+	uint32_t both;
+	asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+	return both;
+#endif
+}
 
 // exp32 is e^x within 1 unit in the last place, NaN for NaN, by additions and
 // multiplications alone: the same bits on every machine.

@@ -1,0 +1,98 @@
+// flash.h is what attention on tensor cores reads and computes with. A warp has 16 rows (queries, or keys in
+// the gradient of keys) as fragments in registers; the other side comes through shared memory.
+#pragma once
+#include "attend.h"
+
+static const int stage_rows = 32; // of the other side, in shared memory at a time
+
+// Padded is a row of D elements in shared memory: 16 bytes more, so that 8 rows lie in 8 groups of banks.
+template <int D> struct Padded {
+	alignas(16) bf16 at[D + 8];
+};
+
+// copy8 brings 8 elements, left of which exist, to shared memory; the others are 0.
+DEVICE void copy8(bf16* to, const bf16* from, int left) {
+	if (left >= 8 && ((uint64_t)from & 15) == 0) return copy_async16(to, from);
+	uint32_t x[4];
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		uint32_t low = 2 * i < left ? from[2 * i].bits : 0, high = 2 * i + 1 < left ? from[2 * i + 1].bits : 0;
+		x[i] = low | high << 16;
+	}
+	*(uint4*)to = uint4{x[0], x[1], x[2], x[3]};
+}
+
+// copy_rows starts to bring stage_rows rows of two matrices, with all threads of the block; place(row) is where a
+// row's d elements begin in both, or < 0 for a row of zeros.
+template <int D, int threads, class Place> DEVICE void copy_rows(Padded<D>* to_a, Padded<D>* to_b, const bf16* a, const bf16* b, int d, const Place& place) {
+	for (int i = (int)threadIdx.x; i < stage_rows * D / 8; i += threads) {
+		int row = i / (D / 8), c = i % (D / 8) * 8;
+		int64_t from = place(row);
+		int left = from < 0 ? 0 : d - c;
+		if (left <= 0) from = 0, left = 0;
+		else from += c;
+		copy8(to_a[row].at + c, a + from, left);
+		copy8(to_b[row].at + c, b + from, left);
+	}
+}
+
+// Fragments of 16 rows and 16 columns of shared memory (see mma_bf16): as two B whose columns are
+// the rows (across), as two B whose columns are the columns (along), and as one A.
+template <int D> DEVICE void load_across(uint32_t r[4], const Padded<D>* rows, int column) {
+	int lane = (int)threadIdx.x % 32;
+	load_matrix4(r, rows[lane / 16 * 8 + lane % 8].at + column + lane / 8 % 2 * 8);
+}
+template <int D> DEVICE void load_along(uint32_t r[4], const Padded<D>* rows, int column) {
+	int lane = (int)threadIdx.x % 32;
+	load_matrix4_transposed(r, rows[lane / 8 % 2 * 8 + lane % 8].at + column + lane / 16 * 8);
+}
+
+// Two is two neighbours of a row of global memory as a part of a fragment, 0 beyond column d.
+DEVICE uint32_t two(const float* row, int c, int d) {
+	return pack_bf16(row && c < d ? row[c] : 0.f, row && c + 1 < d ? row[c + 1] : 0.f);
+}
+DEVICE uint32_t two(const bf16* row, int c, int d) {
+	return (row && c < d ? (uint32_t)row[c].bits : 0u) | (row && c + 1 < d ? (uint32_t)row[c + 1].bits << 16 : 0u);
+}
+
+// Rows16 is 16 rows of D elements as fragments A.
+template <int D> struct Rows16 {
+	uint32_t at[D / 16][4];
+};
+
+// load_rows16 reads this lane's part of rows g and g+8, g = lane/4; a null row is zeros.
+template <int D, class T> DEVICE void load_rows16(Rows16<D>& to, const T* low, const T* high, int d) {
+	int t = (int)threadIdx.x % 4 * 2;
+#pragma unroll
+	for (int c = 0; c < D / 16; c++) {
+		to.at[c][0] = two(low, 16 * c + t, d);
+		to.at[c][1] = two(high, 16 * c + t, d);
+		to.at[c][2] = two(low, 16 * c + t + 8, d);
+		to.at[c][3] = two(high, 16 * c + t + 8, d);
+	}
+}
+
+// multiply16 gives the products (16,16) of 16 rows with 16 others: x[0] with the first 8.
+template <int D> DEVICE void multiply16(float x[2][4], const Rows16<D>& rows, const Padded<D>* others) {
+#pragma unroll
+	for (int i = 0; i < 4; i++) x[0][i] = x[1][i] = 0;
+#pragma unroll
+	for (int c = 0; c < D / 16; c++) {
+		uint32_t b[4];
+		load_across(b, others, 16 * c);
+		mma_bf16(x[0], rows.at[c], b);
+		mma_bf16(x[1], rows.at[c], b + 2);
+	}
+}
+
+// add_weighted adds weights (16,16) · others (16,D) to sums.
+template <int D> DEVICE void add_weighted(float sums[D / 8][4], const float weights[2][4], const Padded<D>* others) {
+	uint32_t a[4] = {pack_bf16(weights[0][0], weights[0][1]), pack_bf16(weights[0][2], weights[0][3]), pack_bf16(weights[1][0], weights[1][1]), pack_bf16(weights[1][2], weights[1][3])};
+#pragma unroll
+	for (int c = 0; c < D / 16; c++) {
+		uint32_t b[4];
+		load_along(b, others, 16 * c);
+		mma_bf16(sums[2 * c], a, b);
+		mma_bf16(sums[2 * c + 1], a, b + 2);
+	}
+}
