@@ -53,6 +53,19 @@ func (d *deviceFlags) open(mode gpu.Mode) (computer, error) {
 	return device, nil
 }
 
+// memory is what the device has, and whose it is; 0 where that is not known.
+func (d *deviceFlags) memory() (bytes int64, who string) {
+	o, err := cudaOptions(d.device)
+	if err != nil {
+		return host.Memory(), "this machine"
+	}
+	cards, err := cuda.Cards()
+	if err != nil || o.Number >= len(cards) {
+		return 0, d.device
+	}
+	return cards[o.Number].Memory, cards[o.Number].Name
+}
+
 // cudaOptions reads cuda, cuda:N or cuda:N:f32.
 func cudaOptions(text string) (cuda.Options, error) {
 	o := cuda.Options{Products: gpu.BF16}

@@ -19,7 +19,6 @@ import (
 	"understudy/envace/remote"
 	"understudy/envace/train"
 	"understudy/gpu"
-	"understudy/gpu/host"
 )
 
 // dryRun prints what the recipe needs and runs two steps of it, small. It needs no
@@ -125,16 +124,17 @@ func (t *training) printNeeds(c gpu.Config, arm train.Arm) error {
 	for _, n := range needs {
 		table.add(n.What, gibibytes(n.Bytes))
 	}
-	total, have := train.Total(needs), host.Memory()
+	total := train.Total(needs)
+	have, who := t.flags.memory()
 	table.add("in all", gibibytes(total))
 	if err := table.print(out); err != nil {
 		return err
 	}
 	if have == 0 || total <= have {
-		fmt.Fprintf(out, "this machine has %s GiB: it fits\n", gibibytes(have))
+		fmt.Fprintf(out, "%s has %s GiB: it fits\n", who, gibibytes(have))
 		return nil
 	}
-	fmt.Fprintf(out, "this machine has %s GiB: it does not fit. Lowered would be:\n", gibibytes(have))
+	fmt.Fprintf(out, "%s has %s GiB: it does not fit. Lowered would be:\n", who, gibibytes(have))
 	best := int64(0)
 	for _, x := range t.recipe.Thrifts(c, arm) {
 		fmt.Fprintf(out, "  %s saves %s GiB\n", x.Change, gibibytes(x.Saves))
