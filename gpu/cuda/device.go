@@ -16,7 +16,8 @@ type Options struct {
 	Mode   gpu.Mode
 	Number int // which card, from 0, in the driver's order (CUDA_VISIBLE_DEVICES)
 	// Products is what the inputs of products and of attention are rounded to, and how the KV
-	// arena holds keys and values: F32, or BF16 for the tensor cores. Sums are in float32 either way, and so are activations and gradients.
+	// arena holds keys and values: F32, or BF16 for the tensor cores. Sums are in float32 either
+	// way, and so are activations and gradients.
 	Products gpu.DType
 	// Memory is the most bytes that are taken of the card; 0: all that is free.
 	Memory int64

@@ -54,7 +54,10 @@ func gatherScatterEmbed(p *Pair) {
 		p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) { d.EmbedBackward(of(table), of(y), of(rows)) })
 		p.Equal("EmbedBackward", table, 1e-6)
 		for _, kind := range []gpu.DType{gpu.F32, gpu.BF16, gpu.F16} {
-			stored := p.Stored(kind, 6*c)
+			stored, wide := p.Stored(kind, 6*c), p.Random(6*c, 1)
+			p.Equal("Download", stored, 0)
+			p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) { d.Copy(of(wide), of(stored)) })
+			p.Equal("Copy", wide, 0)
 			p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) { d.Embed(of(y), of(stored), of(rows)) })
 			p.Equal("Embed", y, 0)
 		}
