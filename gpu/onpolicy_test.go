@@ -19,6 +19,7 @@ import (
 func TestGeneratedIsOnPolicy(t *testing.T) {
 	t.Run("host", func(t *testing.T) { generatedIsOnPolicy(t, newHost(t, host.Options{Threads: 2}), 3) })
 	t.Run("cuda", func(t *testing.T) { generatedIsOnPolicy(t, emulated(t, cuda.Options{}), 2) })
+	t.Run("cuda bf16", func(t *testing.T) { generatedIsOnPolicy(t, emulated(t, cuda.Options{Products: gpu.BF16}), 1) })
 }
 
 func generatedIsOnPolicy(t *testing.T, dev gpu.Device, rounds int) {

@@ -52,7 +52,7 @@ func (d *Device) Attend(a gpu.Attention) {
 			return
 		}
 	}
-	d.launch(name, plane(ceil(t*a.H/a.G, tile), a.G), block(attendThreads), 0, ptr(a.Out), ptr(a.LSE), ptr(a.Q), ptr(k), ptr(v),
+	d.launch(name, plane(ceil(t*a.H/a.G, tile), a.G), block(attendThreads), ptr(a.Out), ptr(a.LSE), ptr(a.Q), ptr(k), ptr(v),
 		ptr(a.Starts), ptr(a.Asked), i32(t), i32(a.H), i32(a.G), i32(a.D), f32(a.Scale))
 }
 
@@ -69,7 +69,7 @@ func (d *Device) roundedPair(first, second int, a, b gpu.Buffer) (gpu.Buffer, gp
 // StoreKV writes keys and values of rows into their slots, a thread an element.
 func (d *Device) StoreKV(s gpu.KVRows) {
 	if r := s.Slots.Len; r > 0 {
-		d.launch("store_kv"+suffix(d.Products), line(ceil(r*s.G*s.D, threads)), block(threads), 0,
+		d.launch("store_kv"+suffix(d.Products), line(ceil(r*s.G*s.D, threads)), block(threads),
 			ptr(s.K), ptr(s.V), ptr(s.NewK), ptr(s.NewV), ptr(s.Slots), i32(r), i32(s.G), i32(s.D))
 	}
 }
@@ -85,7 +85,7 @@ func (d *Device) AttendPaged(a gpu.PagedAttention) {
 	if rows*a.H > queriesEach*d.processors || rows*a.H*splits*a.D > mostSplitSums {
 		prefix, tile := d.family()
 		if name := d.headKernel(prefix+"_rows", a.D); name != "" {
-			d.launch(name, plane(ceil(rows*a.H/a.G, tile), a.G), block(attendThreads), 0, ptr(a.Out), ptr(a.Q), ptr(a.K), ptr(a.V),
+			d.launch(name, plane(ceil(rows*a.H/a.G, tile), a.G), block(attendThreads), ptr(a.Out), ptr(a.Q), ptr(a.K), ptr(a.V),
 				ptr(a.Tables), ptr(a.Sequences), ptr(a.Positions), i32(rows), i32(a.H), i32(a.G), i32(a.D), i32(a.P), f32(a.Scale))
 		}
 		return
@@ -114,9 +114,9 @@ func (d *Device) attendSplits(a gpu.PagedAttention, splits int) error {
 		return err
 	}
 	tops, sums := scratch.Slice(0, 2*queries), scratch.Slice(2*queries, queries*(a.D+2))
-	d.launch(name, space(splits, a.G, rows), block(size), 0, ptr(sums), ptr(tops), ptr(a.Q), ptr(a.K), ptr(a.V),
+	d.launch(name, space(splits, a.G, rows), block(size), ptr(sums), ptr(tops), ptr(a.Q), ptr(a.K), ptr(a.V),
 		ptr(a.Tables), ptr(a.Sequences), ptr(a.Positions), ptr(shared), i32(rows), i32(a.H), i32(a.G), i32(a.D), i32(a.P), f32(a.Scale))
-	d.launch("attend_merge", line(ceil(rows*a.H, attendThreads/32)), block(attendThreads), 0, ptr(a.Out), ptr(sums), ptr(tops),
+	d.launch("attend_merge", line(ceil(rows*a.H, attendThreads/32)), block(attendThreads), ptr(a.Out), ptr(sums), ptr(tops),
 		ptr(a.Positions), i32(rows), i32(a.H), i32(a.D), i32(splits))
 	return nil
 }
@@ -136,7 +136,7 @@ func (d *Device) sharedPages(a gpu.PagedAttention, splits int) (gpu.Buffer, erro
 	}
 	key := pagePlan{ptr(a.Tables), ptr(a.Sequences), ptr(a.Positions), rows, splits}
 	if d.planned != key {
-		d.launch("attend_plan", line(splits), block(threads), 0, ptr(plan), ptr(a.Tables), ptr(a.Sequences), ptr(a.Positions),
+		d.launch("attend_plan", line(splits), block(threads), ptr(plan), ptr(a.Tables), ptr(a.Sequences), ptr(a.Positions),
 			i32(rows), i32(a.P), i32(a.H/a.G))
 		d.planned = key
 	}
@@ -192,7 +192,7 @@ func (d *Device) AttendBackward(a gpu.AttentionGrad) {
 		d.refuse(err)
 		return
 	}
-	d.launch("attend_backward_sum", line(ceil(t*a.H, attendThreads/32)), block(attendThreads), 0,
+	d.launch("attend_backward_sum", line(ceil(t*a.H, attendThreads/32)), block(attendThreads),
 		ptr(sums), ptr(a.Out), ptr(a.DOut), ptr(a.Asked), i32(t), i32(a.H), i32(a.D))
 	q, k, v, dout := a.Q, a.K, a.V, a.DOut
 	if d.Products == gpu.BF16 {
@@ -207,6 +207,6 @@ func (d *Device) AttendBackward(a gpu.AttentionGrad) {
 		ptr(q), ptr(k), ptr(v), ptr(a.LSE), ptr(sums), ptr(dout), ptr(a.Starts), ptr(a.Asked),
 		i32(t), i32(a.H), i32(a.G), i32(a.D), f32(a.Scale),
 	}
-	d.launch(ofQueries, plane(ceil(t*a.H/a.G, tile), a.G), block(attendThreads), 0, append([]uint64{ptr(a.DQ)}, inputs...)...)
-	d.launch(ofKeys, plane(ceil(t, tile), a.G), block(attendThreads), 0, append([]uint64{ptr(a.DK), ptr(a.DV)}, inputs...)...)
+	d.launch(ofQueries, plane(ceil(t*a.H/a.G, tile), a.G), block(attendThreads), append([]uint64{ptr(a.DQ)}, inputs...)...)
+	d.launch(ofKeys, plane(ceil(t, tile), a.G), block(attendThreads), append([]uint64{ptr(a.DK), ptr(a.DV)}, inputs...)...)
 }

@@ -11,7 +11,7 @@ import (
 // embed_backward_f32(dtable, dy, tokens, r, c).
 func (d *Device) EmbedBackward(dtable, dy, tokens gpu.Buffer) {
 	if r := tokens.Len; r > 0 {
-		d.launch("embed_backward_f32", line(r), block(threads), 0, ptr(dtable), ptr(dy), ptr(tokens), i32(r), i32(dy.Len/r))
+		d.launch("embed_backward_f32", line(r), block(threads), ptr(dtable), ptr(dy), ptr(tokens), i32(r), i32(dy.Len/r))
 	}
 }
 
@@ -31,7 +31,7 @@ func (d *Device) RMSNormBackward(dx, dw, dy, x, w, rstd gpu.Buffer) {
 	if r == 0 {
 		return
 	}
-	d.launch("rms_norm_backward_f32", line(r), rowBlock(c), 0, ptr(dx), ptr(dy), ptr(x), ptr(w), ptr(rstd), i32(r), i32(c))
+	d.launch("rms_norm_backward_f32", line(r), rowBlock(c), ptr(dx), ptr(dy), ptr(x), ptr(w), ptr(rstd), i32(r), i32(c))
 	if dw.None() {
 		return
 	}
@@ -41,13 +41,13 @@ func (d *Device) RMSNormBackward(dx, dw, dy, x, w, rstd gpu.Buffer) {
 		d.refuse(err)
 		return
 	}
-	d.launch("rms_norm_backward_w_f32", plane(ceil(c, 32), shares), block(threads), 0, ptr(sums), ptr(dy), ptr(x), ptr(rstd), i32(r), i32(c))
-	d.launch("add_rows_f32", line(ceil(c, threads)), block(threads), 0, ptr(dw), ptr(sums), i32(shares), i32(c))
+	d.launch("rms_norm_backward_w_f32", plane(ceil(c, 32), shares), block(threads), ptr(sums), ptr(dy), ptr(x), ptr(rstd), i32(r), i32(c))
+	d.launch("add_rows_f32", line(ceil(c, threads)), block(threads), ptr(dw), ptr(sums), i32(shares), i32(c))
 }
 
 // SwiGLUBackward is the gradient of SwiGLU.
 func (d *Device) SwiGLUBackward(dgate, dup, dh, gate, up gpu.Buffer) {
-	d.launch("swiglu_backward_f32", elements(dh.Len), block(threads), 0,
+	d.launch("swiglu_backward_f32", elements(dh.Len), block(threads),
 		ptr(dgate), ptr(dup), ptr(dh), ptr(gate), ptr(up), i64(dh.Len))
 }
 
@@ -55,7 +55,7 @@ func (d *Device) SwiGLUBackward(dgate, dup, dh, gate, up gpu.Buffer) {
 // log_probs_backward_f32(logits, scale, lse, targets, entropy, dlogprob, dentropy or 0, r, v).
 func (d *Device) LogProbsBackward(t gpu.TokenLoss, dlogprob, dentropy gpu.Buffer) {
 	if r := t.LSE.Len; r > 0 {
-		d.launch("log_probs_backward_f32", line(r), vocabularyBlock(t.Logits.Len/r), 0, ptr(t.Logits), ptr(t.Scale), ptr(t.LSE), ptr(t.Targets),
+		d.launch("log_probs_backward_f32", line(r), vocabularyBlock(t.Logits.Len/r), ptr(t.Logits), ptr(t.Scale), ptr(t.LSE), ptr(t.Targets),
 			ptr(t.Entropy), ptr(dlogprob), ptr(dentropy), i32(r), i32(t.Logits.Len/r))
 	}
 }
@@ -74,8 +74,8 @@ func (d *Device) SquareSum(x gpu.Buffer) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	d.launch("square_sum"+suffix(x.Type), line(pieces), block(threads), 0, ptr(sums), ptr(x), i64(x.Len))
-	d.launch("sum_f64", line(1), block(threads), 0, ptr(sums), i32(pieces))
+	d.launch("square_sum"+suffix(x.Type), line(pieces), block(threads), ptr(sums), ptr(x), i64(x.Len))
+	d.launch("sum_f64", line(1), block(threads), ptr(sums), i32(pieces))
 	var total float64
 	err = d.download(unsafe.Slice((*byte)(unsafe.Pointer(&total)), 8), address(sums))
 	return total, err
@@ -94,7 +94,7 @@ func (d *Device) AdamW(u gpu.AdamWUpdate) {
 	if u.M.Type == gpu.BF16 {
 		args = append(args, u.Seed)
 	}
-	d.launch("adamw"+suffix(u.M.Type), elements(u.P.Len), block(threads), 0, args...)
+	d.launch("adamw"+suffix(u.M.Type), elements(u.P.Len), block(threads), args...)
 }
 
 // KeepsHalfMoments says that AdamW takes moments in BF16 (gpu.HalfMoments).

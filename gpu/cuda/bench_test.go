@@ -75,11 +75,11 @@ type card struct {
 }
 
 // pick is a size for a card, or for the emulator.
-func (c card) pick(real, emulated int) int {
+func (c card) pick(onCard, emulated int) int {
 	if c.emulated {
 		return emulated
 	}
-	return real
+	return onCard
 }
 
 func (c card) open(b *testing.B, mode gpu.Mode) *cuda.Device {
@@ -126,6 +126,7 @@ func (c card) copy(b *testing.B) {
 
 // matmul multiplies squares in bfloat16, the rounding of one factor included.
 func (c card) matmul(b *testing.B, mode gpu.Mode) {
+	b.Helper()
 	d, n := c.open(b, mode), c.pick(8192, 32)
 	x, y, w := c.alloc(b, d, n*n), c.alloc(b, d, n*n), d.NewWeight(c.alloc(b, d, n*n), n, n)
 	d.MatMul(y, x, w)
@@ -140,6 +141,7 @@ func (c card) matmul(b *testing.B, mode gpu.Mode) {
 
 // engine writes and trains with random weights.
 func (c card) engine(b *testing.B, shape gpu.Config) {
+	b.Helper()
 	d := c.open(b, gpu.Fast)
 	m, err := gpu.NewRandom(d, shape, 1)
 	if err != nil {
@@ -180,6 +182,7 @@ func prompt(seed uint64, n, vocab int) []int32 {
 
 // prefill is prompt tokens a second, eight prompts at a time.
 func (c card) prefill(b *testing.B, m *gpu.Model) {
+	b.Helper()
 	const prompts = 8
 	e, n, seed := c.writer(b, m, prompts), c.pick(600, 24), uint64(0)
 	for b.Loop() {
@@ -203,6 +206,7 @@ func (c card) prefill(b *testing.B, m *gpu.Model) {
 // share theirs. It is the difference of a long and a short run, so that prefills do not count;
 // sampling on the CPU does.
 func (c card) decode(b *testing.B, m *gpu.Model, batch, shared int) {
+	b.Helper()
 	e, n, more := c.writer(b, m, batch), c.pick(600, 24), c.pick(128, 8)
 	write := func(tokens int) float64 {
 		began := time.Now()
@@ -236,6 +240,7 @@ func (c card) decode(b *testing.B, m *gpu.Model, batch, shared int) {
 // train is tokens a second of whole steps on sequences of 1024 tokens, and their share of 989
 // TFLOP/s (H100 and H200, bfloat16, dense) at 6 operations a parameter and token.
 func (c card) train(b *testing.B, m *gpu.Model) {
+	b.Helper()
 	tokens, each := c.pick(8192, 32), c.pick(1024, 16)
 	config := gpu.TrainerConfig{Tokens: tokens, Checkpoint: true}
 	adamW := gpu.DefaultAdamW(1e-5)

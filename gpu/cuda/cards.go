@@ -17,7 +17,7 @@ type Card struct {
 
 // Oldest that the kernels are for.
 const (
-	oldestDriver  = 12000 // PTX 8.0
+	oldestDriver  = 12000 // cuBLASLt as it is called here; the PTX is 7.1
 	oldestCompute = 80    // mma.sync on bf16
 )
 

@@ -28,7 +28,7 @@ type command struct {
 	kind
 	fn          uint64
 	grid, block [3]uint32
-	shared, n   uint32 // bytes of dynamic shared memory; arguments
+	n           uint64 // arguments
 	args        [maxArgs]uint64
 }
 
@@ -61,13 +61,13 @@ func flag(b bool) uint64 {
 
 // launch appends a kernel's launch. Arguments are those of the kernel, in order: ptr, i32,
 // i64, f32.
-func (d *Device) launch(name string, grid, block dim, shared int, args ...uint64) {
+func (d *Device) launch(name string, grid, block dim, args ...uint64) {
 	fn, ok := d.kernels[name]
 	if !ok {
 		d.refuse(&Error{Name: "CUDA_ERROR_NOT_FOUND", Doing: "launch " + name + ": this build has no such kernel"})
 		return
 	}
-	c := command{kind: launching, fn: fn, grid: grid, block: block, shared: uint32(shared), n: uint32(len(args))}
+	c := command{kind: launching, fn: fn, grid: grid, block: block, n: uint64(len(args))}
 	copy(c.args[:], args)
 	d.push(c)
 }

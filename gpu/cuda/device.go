@@ -55,7 +55,8 @@ func New(o Options) (_ *Device, err error) {
 	if err != nil {
 		return nil, named(err)
 	}
-	d := &Device{Options: o, thread: startThread(lib),
+	d := &Device{
+		Options: o, thread: startThread(lib),
 		arena: arena{taken: map[uint64]taken{}}, kernels: map[string]uint64{}, plans: map[shape]int{}, weights: map[*memory][]*weight{}, spare: make(chan []command, 4),
 	}
 	err = d.thread.do(d.setUp)

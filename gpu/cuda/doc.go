@@ -13,19 +13,21 @@
 //
 // In exact mode all products are kernels whose sums run over K in one order, so that a row's
 // bits are its own; fast mode multiplies through cuBLASLt, with sums that are not split, and
-// checks each shape once on matrices of ones. Options.Products says whether the inputs of
-// products and of attention are rounded to bfloat16, for the tensor cores, and how the arena
-// holds keys and values; weights that are trained stay float32 beside their rounded copies.
-// Moments are float32, or bfloat16 rounded by chance (gpu.AdamWConfig). Activations and
-// gradients are float32.
+// checks each shape once on matrices of ones. Attention walks a row's keys in splits of 128, in
+// one order, too: in generation each split is a block of its own, shared by all rows whose pages
+// there are the same; in training one block walks them all. Options.Products says whether factors
+// and what attention reads are rounded to bfloat16, for the tensor cores; weights that are
+// trained stay float32 beside their rounded copies. Moments are float32, or bfloat16 rounded by
+// chance (gpu.AdamWConfig). Activations and gradients are float32.
 //
 // It has run only in emulation: on no card, and no driver has loaded its PTX. What the
 // emulator cannot show (the memory model, approximate instructions, speed) is open.
 //
-// Not done: activations in bfloat16, and an arena that takes half the memory (its buffers are
-// sized for float32, of which half is read); moments in bfloat16 as a setting of train;
+// Not done: activations in bfloat16; an arena of half the size, when keys and values are rounded (it is
+// read at half the cost, but lies in memory for float32); moments in bfloat16 as a setting of train;
 // sampling on the card, so that each step copies its logits to the host; decode batches padded
-// to few sizes, so that each size is a graph of its own; NVRTC; more than one card a model.
+// to few sizes, so that each size is a graph of its own; cuBLASLt in train, which runs in exact mode;
+// NVRTC; compute-sanitizer and these tests on a card; more than one card a model.
 //
 // Read next: device.go, command.go, thread.go, forward.go, product.go, attention.go.
 package cuda

@@ -27,18 +27,22 @@ func (e *Error) Error() string {
 
 // Results of the driver that callers act on (CUresult of cuda.h).
 const (
-	outOfMemory     = 2
-	noDevice        = 100
-	invalidImage    = 200
-	noBinaryForGPU  = 209
-	invalidPTX      = 218
-	unsupportedPTX  = 222
-	illegalAddress  = 700
-	launchFailed    = 719
-	systemNotReady  = 802
-	driverMismatch  = 803
-	deviceWasLost   = 999 // CUDA_ERROR_UNKNOWN: what a card that fell off its bus gives
-	eccUncorrectble = 214
+	outOfMemory         = 2
+	noDevice            = 100
+	invalidImage        = 200
+	noBinaryForGPU      = 209
+	invalidPTX          = 218
+	unsupportedPTX      = 222
+	eccUncorrectable    = 214
+	nvlinkUncorrectable = 220
+	noPTXCompiler       = 221
+	ptxDisabled         = 223
+	firstFault          = 700
+	tooManyResources    = 701
+	lastFault           = 799
+	systemNotReady      = 802
+	driverMismatch      = 803
+	deviceWasLost       = 999 // CUDA_ERROR_UNKNOWN: what a card that fell off its bus gives
 )
 
 // remedy is what a user can do about a result.
@@ -50,7 +54,12 @@ func remedy(code int) string {
 		return "the driver is starting, or the fabric manager of this machine is not running"
 	case driverMismatch:
 		return "the kernel module and libcuda.so.1 are of different versions: reboot, or install matching ones"
-	case illegalAddress, launchFailed, deviceWasLost, eccUncorrectble:
+	case noPTXCompiler:
+		return "the driver's compiler is not installed here: a container needs libnvidia-ptxjitcompiler.so.1 beside libcuda.so.1"
+	case ptxDisabled:
+		return "the environment forbids the driver to compile: unset CUDA_DISABLE_PTX_JIT"
+	}
+	if lost(code) {
 		return "the device is lost to this process: start again from the last checkpoint"
 	}
 	return ""
@@ -59,8 +68,8 @@ func remedy(code int) string {
 // lost reports whether nothing works any more after this result.
 func lost(code int) bool {
 	switch code {
-	case illegalAddress, launchFailed, deviceWasLost, eccUncorrectble:
+	case deviceWasLost, eccUncorrectable, nvlinkUncorrectable:
 		return true
 	}
-	return false
+	return code >= firstFault && code <= lastFault && code != tooManyResources // faults of kernels, which the driver keeps
 }

@@ -45,18 +45,18 @@ func (d *Device) Copy(y, x gpu.Buffer) {
 	case x.Type == y.Type:
 		d.push(command{kind: copying, n: 3, args: [maxArgs]uint64{address(y), address(x), bytesIn(y)}})
 	default: // widen_bf16(y f32, x bf16, n i64), widen_f16
-		d.launch("widen"+suffix(x.Type), elements(y.Len), block(threads), 0, ptr(y), ptr(x), i64(y.Len))
+		d.launch("widen"+suffix(x.Type), elements(y.Len), block(threads), ptr(y), ptr(x), i64(y.Len))
 	}
 }
 
 // Add does y = a + b.
 func (d *Device) Add(y, a, b gpu.Buffer) {
-	d.launch("add_f32", elements(y.Len), block(threads), 0, ptr(y), ptr(a), ptr(b), i64(y.Len))
+	d.launch("add_f32", elements(y.Len), block(threads), ptr(y), ptr(a), ptr(b), i64(y.Len))
 }
 
 // AddScaled does y += s·x.
 func (d *Device) AddScaled(y gpu.Buffer, s float32, x gpu.Buffer) {
-	d.launch("add_scaled_f32", elements(y.Len), block(threads), 0, ptr(y), ptr(x), i64(y.Len), f32(s))
+	d.launch("add_scaled_f32", elements(y.Len), block(threads), ptr(y), ptr(x), i64(y.Len), f32(s))
 }
 
 // Gather does y (M,C)[i] = x (R,C)[rows[i]], a block a row.
@@ -68,14 +68,14 @@ func (d *Device) Embed(y, table, tokens gpu.Buffer) { d.gather("gather", y, tabl
 // gather_f32, _bf16, _f16 (y f32, x, rows, m i32, c i32): a block a row.
 func (d *Device) gather(name string, y, x, rows gpu.Buffer) {
 	if rows.Len > 0 {
-		d.launch(name+suffix(x.Type), line(rows.Len), block(threads), 0, ptr(y), ptr(x), ptr(rows), i32(rows.Len), i32(y.Len/rows.Len))
+		d.launch(name+suffix(x.Type), line(rows.Len), block(threads), ptr(y), ptr(x), ptr(rows), i32(rows.Len), i32(y.Len/rows.Len))
 	}
 }
 
 // Scatter does y (S,C)[rows[i]] = x (R,C)[i], a block a row.
 func (d *Device) Scatter(y, x, rows gpu.Buffer) {
 	if rows.Len > 0 {
-		d.launch("scatter_f32", line(rows.Len), block(threads), 0, ptr(y), ptr(x), ptr(rows), i32(rows.Len), i32(x.Len/rows.Len))
+		d.launch("scatter_f32", line(rows.Len), block(threads), ptr(y), ptr(x), ptr(rows), i32(rows.Len), i32(x.Len/rows.Len))
 	}
 }
 
@@ -85,12 +85,12 @@ func (d *Device) Scatter(y, x, rows gpu.Buffer) {
 func (d *Device) RMSNorm(y, rstd, x, w gpu.Buffer, eps float32) {
 	if a, b, ok := d.sumOf(x); ok && rstd.Len > 0 {
 		d.list = d.list[:len(d.list)-1]
-		d.launch("add_rms_norm_f32", line(rstd.Len), rowBlock(w.Len), 0,
+		d.launch("add_rms_norm_f32", line(rstd.Len), rowBlock(w.Len),
 			ptr(y), ptr(rstd), ptr(x), a, b, ptr(w), i32(rstd.Len), i32(w.Len), f32(eps))
 		return
 	}
 	if rstd.Len > 0 {
-		d.launch("rms_norm_f32", line(rstd.Len), rowBlock(w.Len), 0, ptr(y), ptr(rstd), ptr(x), ptr(w), i32(rstd.Len), i32(w.Len), f32(eps))
+		d.launch("rms_norm_f32", line(rstd.Len), rowBlock(w.Len), ptr(y), ptr(rstd), ptr(x), ptr(w), i32(rstd.Len), i32(w.Len), f32(eps))
 	}
 }
 
@@ -112,14 +112,14 @@ func rowBlock(c int) dim { return block(min(threads, ceil(c, 32)*32)) }
 // RoPE turns x (R,heads,D) in place, a block a row: rope_f32(x, table, positions, r, heads, d, inverse).
 func (d *Device) RoPE(x, table, positions gpu.Buffer, width int, inverse bool) {
 	if r := positions.Len; r > 0 {
-		d.launch("rope_f32", line(r), block(threads), 0,
+		d.launch("rope_f32", line(r), block(threads),
 			ptr(x), ptr(table), ptr(positions), i32(r), i32(x.Len/r/width), i32(width), flag(inverse))
 	}
 }
 
 // SwiGLU does h = gate·sigmoid(gate)·up.
 func (d *Device) SwiGLU(h, gate, up gpu.Buffer) {
-	d.launch("swiglu_f32", elements(h.Len), block(threads), 0, ptr(h), ptr(gate), ptr(up), i64(h.Len))
+	d.launch("swiglu_f32", elements(h.Len), block(threads), ptr(h), ptr(gate), ptr(up), i64(h.Len))
 }
 
 // vocabularyBlock is the threads for a row of v logits, by v alone: many, as there are few rows.
@@ -129,7 +129,7 @@ func vocabularyBlock(v int) dim { return block(min(4*threads, ceil(v, 32)*32)) }
 // log_probs_f32(lse, logprob, entropy, logits, scale, targets or 0, r, v).
 func (d *Device) LogProbs(t gpu.TokenLoss) {
 	if r := t.LSE.Len; r > 0 {
-		d.launch("log_probs_f32", line(r), vocabularyBlock(t.Logits.Len/r), 0,
+		d.launch("log_probs_f32", line(r), vocabularyBlock(t.Logits.Len/r),
 			ptr(t.LSE), ptr(t.LogProb), ptr(t.Entropy), ptr(t.Logits), ptr(t.Scale), ptr(t.Targets), i32(r), i32(t.Logits.Len/r))
 	}
 }

@@ -6,7 +6,7 @@ import (
 )
 
 //go:embed kernels
-var kernelFS embed.FS //nolint:gochecknoglobals // go:embed fills variables only
+var kernelFS embed.FS
 
 // kernelFile is the PTX of one family of kernels.
 type kernelFile struct{ name, text string }
@@ -31,7 +31,6 @@ func kernelFiles() []kernelFile {
 	return list
 }
 
-//nolint:gochecknoglobals // constants
 var (
 	isPTX    = regexp.MustCompile(`\.ptx$`)
 	isKernel = regexp.MustCompile(`(?m)^\.visible \.entry (\w+)\(`)

@@ -76,8 +76,27 @@ func (j Job) Plan() (Plan, error) {
 	if j.Rollouts != nil {
 		add("keys, values and activations of rollouts", j.Model.RolloutBytes(*j.Rollouts))
 	}
-	add("scratch", j.scratch())
+	add("scratch of products", j.scratch())
+	add("scratch of attention", j.attentionScratch())
 	return p, nil
+}
+
+// attentionScratch is what attention needs: rounded queries and gradients of its output and a sum of each
+// query in training, sums of each split of a row's keys in rollouts.
+func (j Job) attentionScratch() int64 {
+	h, d, bytes := int64(j.Model.H), int64(j.Model.D), int64(0)
+	if j.Training != nil && !j.Training.ScoreOnly {
+		queries := h * int64(max(j.Training.WithDefaults(j.Model).Tokens, j.Training.Expanded))
+		bytes = 4 * queries
+		if j.Products == gpu.BF16 {
+			bytes += 2 * 2 * queries * d
+		}
+	}
+	if j.Rollouts != nil {
+		rows, splits := int64(j.Rollouts.Rows), int64(ceil(j.Rollouts.Context, splitKeys))
+		bytes += 4*min(rows*h*splits, mostSplitSums/d)*(d+2) + 4*3*rows*splits
+	}
+	return bytes
 }
 
 // scratch is what products and their library need: the rounded factors of the largest.

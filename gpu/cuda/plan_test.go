@@ -34,7 +34,8 @@ func TestPlan(t *testing.T) {
 		states := 16*c.parameters + 2*(c.parameters-c.norms)
 		const logits = 110 * 151936 // of 64 MiB
 		rounded := int64(2 * (max(4096*shape.Hidden, logits) + 4096*shape.Hidden))
-		if got, want := plan.Total(), states+shape.TrainingBytes(training)+rounded; got != want {
+		attention := int64(4096 * shape.H * (4 + 2*2*shape.D)) // Σ out·dout, q and dout
+		if got, want := plan.Total(), states+shape.TrainingBytes(training)+rounded+attention; got != want {
 			t.Errorf("%s: %d bytes, want %d\n%s", c.name, got, want, plan)
 		}
 		if err := plan.Fits(card); (err == nil) != c.fits {
@@ -84,7 +85,9 @@ func TestPlanOfAdapter(t *testing.T) {
 	// A (16,K) and B (N,16) beside q, k, v, o, gate, up and down.
 	const adapter = 36 * 16 * ((4096 + 4096) + 2*(1024+4096) + (4096 + 4096) + 3*(4096+12288))
 	want := int64(2*8_190_735_360 + 18*adapter)
-	got := plan.Total() - shape.TrainingBytes(training) - shape.RolloutBytes(rollouts) - 2*2*8192*12288
+	const splits = 512 * 32 // of a row's 4096 keys
+	const attention = 8192*32*(4+2*2*128) + splits*(32*4*(128+2)+3*4)
+	got := plan.Total() - shape.TrainingBytes(training) - shape.RolloutBytes(rollouts) - 2*2*8192*12288 - attention
 	if got != want {
 		t.Errorf("weights and adapter take %d bytes, want %d\n%s", got, want, plan)
 	}

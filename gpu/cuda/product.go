@@ -56,7 +56,7 @@ func (d *Device) factor(w gpu.Weight) gpu.Buffer {
 
 // narrow does y (BF16) = x (F32), to the nearest, ties to even.
 func (d *Device) narrow(y, x gpu.Buffer) {
-	d.launch("narrow_bf16", elements(x.Len), block(threads), 0, ptr(y), ptr(x), i64(x.Len))
+	d.launch("narrow_bf16", elements(x.Len), block(threads), ptr(y), ptr(x), i64(x.Len))
 }
 
 // rounded is x in BF16, in scratch memory.
@@ -112,10 +112,10 @@ func mmaRows(r int) int {
 // launchMMA computes c (cols,m) in tiles of 128×128, or in small ones where those are too few.
 func (d *Device) launchMMA(name string, m, cols int, args ...uint64) {
 	if large := plane(ceil(m, 128), ceil(cols, 128)); int(large[0]*large[1]) >= d.processors {
-		d.launch(name, large, block(256), 0, args...)
+		d.launch(name, large, block(256), args...)
 		return
 	}
-	d.launch(name+"_small", plane(ceil(m, 32), ceil(cols, 64)), block(128), 0, args...)
+	d.launch(name+"_small", plane(ceil(m, 32), ceil(cols, 64)), block(128), args...)
 }
 
 // MatMul does y (R,N) = x (R,K)·wᵀ.
@@ -131,15 +131,15 @@ func (d *Device) MatMul(y, x gpu.Buffer, w gpu.Weight) {
 		d.multiply(shape{transA: true, m: w.N, n: r, k: w.K, kind: right.Type}, y, right, left, false)
 	case same && right.Type == gpu.BF16 && r <= mostMMARows:
 		tile := mmaRows(r)
-		d.launch(fmt.Sprint("matmul_mma_few", tile), plane(ceil(w.N, 16), ceil(r, tile)), block(128), 0,
+		d.launch(fmt.Sprint("matmul_mma_few", tile), plane(ceil(w.N, 16), ceil(r, tile)), block(128),
 			ptr(y), ptr(left), ptr(right), i32(r), i32(w.N), i32(w.K))
 	case same && right.Type == gpu.BF16:
 		d.launchMMA("matmul_mma", w.N, r, ptr(y), ptr(left), ptr(right), i32(r), i32(w.N), i32(w.K))
 	case r <= fewRows: // the same bits
-		d.launch("matmul_few"+suffix(factor.Type), plane(ceil(w.N, fewTile), ceil(r, fewTile)), block(threads), 0,
+		d.launch("matmul_few"+suffix(factor.Type), plane(ceil(w.N, fewTile), ceil(r, fewTile)), block(threads),
 			ptr(y), ptr(x), ptr(factor), i32(r), i32(w.N), i32(w.K))
 	default:
-		d.launch("matmul"+suffix(factor.Type), plane(ceil(w.N, gemmTile), ceil(r, gemmTile)), block(threads), 0,
+		d.launch("matmul"+suffix(factor.Type), plane(ceil(w.N, gemmTile), ceil(r, gemmTile)), block(threads),
 			ptr(y), ptr(x), ptr(factor), i32(r), i32(w.N), i32(w.K))
 	}
 }
@@ -158,7 +158,7 @@ func (d *Device) MatMulBackX(dx, dy gpu.Buffer, w gpu.Weight, add bool) {
 	case same && right.Type == gpu.BF16:
 		d.launchMMA("matmul_mma_back_x", w.K, r, ptr(dx), ptr(left), ptr(right), i32(r), i32(w.N), i32(w.K), flag(add))
 	default:
-		d.launch("matmul_back_x"+suffix(factor.Type), plane(ceil(w.K, gemmTile), ceil(r, gemmTile)), block(threads), 0,
+		d.launch("matmul_back_x"+suffix(factor.Type), plane(ceil(w.K, gemmTile), ceil(r, gemmTile)), block(threads),
 			ptr(dx), ptr(dy), ptr(factor), i32(r), i32(w.N), i32(w.K), flag(add))
 	}
 }
@@ -176,7 +176,7 @@ func (d *Device) MatMulBackW(dw, dy, x gpu.Buffer, rows int) {
 	case same && right.Type == gpu.BF16:
 		d.launchMMA("matmul_mma_back_w", k, n, ptr(dw), ptr(left), ptr(right), i32(rows), i32(n), i32(k))
 	default:
-		d.launch("matmul_back_w_f32", plane(ceil(k, gemmTile), ceil(n, gemmTile)), block(threads), 0,
+		d.launch("matmul_back_w_f32", plane(ceil(k, gemmTile), ceil(n, gemmTile)), block(threads),
 			ptr(dw), ptr(dy), ptr(x), i32(rows), i32(n), i32(k))
 	}
 }

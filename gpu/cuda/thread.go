@@ -97,7 +97,7 @@ func (t *thread) launch(c *command) error {
 	r, _, _ := purego.SyscallN(t.driver.launchKernel, uintptr(c.fn),
 		uintptr(c.grid[0]), uintptr(c.grid[1]), uintptr(c.grid[2]),
 		uintptr(c.block[0]), uintptr(c.block[1]), uintptr(c.block[2]),
-		uintptr(c.shared), t.stream, uintptr(unsafe.Pointer(&t.params[0])), 0)
+		0, t.stream, uintptr(unsafe.Pointer(&t.params[0])), 0)
 	if code := int(int32(r)); code != 0 {
 		return &Error{Code: code, Name: t.driver.nameOf(code), Doing: "launch " + t.graphs.nameOf(c.fn), Remedy: remedy(code)}
 	}
