@@ -10,16 +10,23 @@ import (
 	"understudy/gpu/devicetest"
 )
 
-// TestChecked runs the tests of all devices, and the products on tensor cores, where each access
-// to memory is watched: no kernel races with itself, reads shared memory that nobody wrote, or
-// leaves the card's memory.
+// TestChecked runs the tests of all devices, with products and attention in float32 and on tensor
+// cores, where each access to memory is watched: no kernel races with itself, reads shared memory
+// that nobody wrote, or leaves the card's memory.
 func TestChecked(t *testing.T) {
 	t.Parallel()
 	folder := []string{standIn(t, emulator.Checked)}
-	devicetest.Run(t, func(t *testing.T) *devicetest.Pair {
-		t.Helper()
-		return devicetest.NewPair(t, open(t, cuda.Options{Libraries: folder}))
-	})
+	for name, products := range map[string]gpu.DType{"float32": gpu.F32, "bfloat16": gpu.BF16} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			devicetest.Run(t, func(t *testing.T) *devicetest.Pair {
+				t.Helper()
+				p := devicetest.NewPair(t, open(t, cuda.Options{Libraries: folder, Products: products}))
+				p.Rounds = products == gpu.BF16
+				return p
+			})
+		})
+	}
 	for _, s := range [][3]int{{1, 40, 65}, {13, 33, 48}, {30, 64, 40}, {70, 72, 96}} {
 		t.Run(fmt.Sprint("products in BF16 ", s), func(t *testing.T) {
 			t.Parallel()
