@@ -60,6 +60,7 @@ type judgement struct {
 	at              *Case
 	real, rehearsed Answer
 	ids             *diff.Bijection
+	silent          bool // the tool answered nothing at all, and that is no error
 	recoded         bool // the rehearsal is encoded in another way than the real answer
 	cosmetic        bool // error bodies of one family that differ
 	v               Verdict
@@ -110,8 +111,8 @@ func (j *judgement) readReal() (MaskReason, string) {
 		return MaskCapture, "the real answer: " + j.real.Message
 	}
 	j.v.Real = realOutcome(o, &j.real)
-	if !j.real.Valid && o.Status == StatusOK {
-		j.v.Real = Outcome{Class: OKEmpty} // a tool that answers nothing at all
+	if j.silent = !j.real.Valid && o.Status == StatusOK; j.silent {
+		j.v.Real = Outcome{Class: OKEmpty}
 	}
 	recorded := j.recordedOutcome()
 	j.compareReferences(recorded)
@@ -203,6 +204,9 @@ func (j *judgement) readRehearsed() (MaskReason, string) {
 		return MaskRehearseUnavailable, r.Unavailable
 	}
 	j.rehearsed = j.tool.Read(r.Raw)
+	if j.silent && len(r.Raw) == 0 {
+		j.rehearsed = Answer{Valid: true, Outcome: Outcome{Class: OKEmpty}} // silence is what was to be foretold
+	}
 	j.v.Rehearsed = j.tool.withFlag(&j.rehearsed, r.Failed)
 	j.v.Scores.Valid = j.rehearsed.Valid
 	if j.rehearsed.Oversize {
