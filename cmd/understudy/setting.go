@@ -184,8 +184,8 @@ func redact(text string) string {
 		return ""
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Opaque != "" || strings.ContainsAny(u.Path+u.Fragment, ":@") {
-		return "xxxxx" // a user and a password may stand in what is no authority: postgres:u:password@host
+	if err != nil || u.Opaque != "" || u.Fragment != "" || strings.ContainsAny(u.Host+u.Path, "=@") || strings.Contains(u.Path, ":") {
+		return "xxxxx" // a password may stand in what is no authority: postgres:u:password@host
 	}
 	switch u.Scheme {
 	case "http", "https":
@@ -203,6 +203,9 @@ func redact(text string) string {
 	}
 	query := u.Query()
 	for name := range query {
+		if strings.ContainsAny(name, ":@=") {
+			return "xxxxx"
+		}
 		if strings.Contains(name, "password") || strings.Contains(name, "token") {
 			query.Set(name, "xxxxx")
 		}
