@@ -15,10 +15,10 @@ import (
 // StartTraining opens a training, or finds the one that the same experiment,
 // arm and seed opened before: a trainer that resumes goes on writing into it.
 func (l *Ledger) StartTraining(ctx context.Context, t audit.NewTraining) (int32, error) {
-	for name, text := range map[string]string{"experiment": t.Experiment, "arm": t.Arm} {
-		if text == "" || label(text) != text {
+	for _, part := range []struct{ name, text string }{{"experiment", t.Experiment}, {"arm", t.Arm}} {
+		if part.text == "" || label(part.text) != part.text {
 			return 0, &audit.Error{
-				Code: audit.CodeInvalid, Message: fmt.Sprintf("%s %q of a training cannot be used", name, cut(label(text), 60)),
+				Code: audit.CodeInvalid, Message: fmt.Sprintf("%s %q of a training cannot be used", part.name, cut(label(part.text), 60)),
 				Hint: fmt.Sprintf("use 1 to %d bytes of UTF-8 without NUL", maxLabel),
 			}
 		}

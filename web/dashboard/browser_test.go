@@ -110,10 +110,12 @@ func newBrowser(t *testing.T) *browser {
 	return b
 }
 
-// visit turns the tab to another test and the service that it tries.
+// visit turns the tab to another test and the service that it tries. It leaves the page
+// before the service ends: a live page would ask it again, and complain.
 func (b *browser) visit(t *testing.T, w *world) {
 	t.Helper()
 	b.t, b.at = t, w.url
+	t.Cleanup(func() { _ = chromedp.Do(b.ctx, chromedp.Navigate("about:blank")) })
 }
 
 // chromium finds the browser; a machine without one fails with the line to run.
