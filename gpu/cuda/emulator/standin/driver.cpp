@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <vector>
 
 using namespace emulator;
@@ -40,7 +41,10 @@ struct Stream {
 	std::deque<Work> queue;
 	uint64_t queued = 0, done = 0;
 	std::unique_ptr<Graph> capture;
+	std::thread::id capturer; // captures are THREAD_LOCAL: what other threads do does not spoil them
 	bool invalidated = false;
+
+	bool captured_here() const { return capture && capturer == std::this_thread::get_id(); }
 };
 
 struct Event {
@@ -95,14 +99,14 @@ Result refused(const char* name, bool needs_context = true) {
 
 bool capturing() {
 	for (Stream* s : streams)
-		if (s->capture) return true;
+		if (s->captured_here()) return true;
 	return false;
 }
 
 // while_capturing is the answer to what may not be done during a capture, which it spoils.
 Result while_capturing() {
 	for (Stream* s : streams)
-		if (s->capture) s->invalidated = true;
+		if (s->captured_here()) s->invalidated = true;
 	return capture_unsupported;
 }
 
@@ -465,6 +469,7 @@ Result cuStreamBeginCapture_v2(void* stream, int) {
 	Stream* s = stream_of(stream);
 	if (!s || s->capture) return s ? capture_unsupported : invalid_handle;
 	s->capture = std::make_unique<Graph>();
+	s->capturer = std::this_thread::get_id();
 	s->invalidated = false;
 	return success;
 }
