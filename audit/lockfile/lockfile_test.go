@@ -29,13 +29,7 @@ func TestSecondHolderIsToldWhoTheFirstIs(t *testing.T) {
 	if err := first.Release(); err != nil {
 		t.Fatal(err)
 	}
-	second, err := lockfile.Acquire(path)
-	if err != nil {
-		t.Fatalf("after release: %v", err)
-	}
-	if err := second.Release(); err != nil {
-		t.Fatal(err)
-	}
+	takeAgain(t, path)
 }
 
 func TestAcquireInMissingFolder(t *testing.T) {
@@ -61,6 +55,11 @@ func TestReleaseWhileACopyOfTheDescriptorIsOpen(t *testing.T) {
 	if err := first.Release(); err != nil {
 		t.Fatal(err)
 	}
+	takeAgain(t, path)
+}
+
+func takeAgain(t *testing.T, path string) {
+	t.Helper()
 	second, err := lockfile.Acquire(path)
 	if err != nil {
 		t.Fatalf("after release: %v", err)

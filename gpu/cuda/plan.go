@@ -33,8 +33,8 @@ type Part struct {
 // which cannot fit is refused before its first step.
 type Plan []Part
 
-// Plan works the memory out. Its figures are those of Alloc, without what the driver keeps
-// for itself (some hundred MiB).
+// Plan works the memory out: what Alloc gives, and attention's scratch. What the driver keeps
+// for itself (some hundred MiB), graphs and gaps in the arena come on top.
 func (j Job) Plan() (Plan, error) {
 	n, matrices := j.Model.Parameters(), j.Model.Matrices()
 	var adapters int64
