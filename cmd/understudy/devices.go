@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 	"strconv"
 	"strings"
@@ -46,6 +47,7 @@ func (d *deviceFlags) open(mode gpu.Mode) (computer, error) {
 		return nil, err
 	}
 	o.Mode = mode
+	o.Warn = func(text string) { fmt.Fprintf(os.Stderr, "%s: %s\n", d.device, text) }
 	device, err := cuda.New(o)
 	if err != nil {
 		return nil, &audit.Error{Code: audit.CodeInvalid, Message: "--device " + d.device, Hint: "understudy version --devices lists what there is; --device cpu needs no card", Err: err}
@@ -53,17 +55,18 @@ func (d *deviceFlags) open(mode gpu.Mode) (computer, error) {
 	return device, nil
 }
 
-// memory is what the device has, and whose it is; 0 where that is not known.
-func (d *deviceFlags) memory() (bytes int64, who string) {
+// memory is what the device can have, and how to say that: of a machine what it has, of a card what
+// nobody has taken of it; 0 where that is not known.
+func (d *deviceFlags) memory() (bytes int64, text string) {
 	o, err := cudaOptions(d.device)
 	if err != nil {
-		return host.Memory(), "this machine"
+		return host.Memory(), fmt.Sprintf("this machine has %s GiB", gibibytes(host.Memory()))
 	}
-	cards, err := cuda.Cards()
-	if err != nil || o.Number >= len(cards) {
-		return 0, d.device
+	free, err := cuda.FreeMemory(o.Number)
+	if err != nil {
+		return 0, fmt.Sprintf("what %s has is not known: %v", d.device, err)
 	}
-	return cards[o.Number].Memory, cards[o.Number].Name
+	return free, fmt.Sprintf("%s has %s GiB free", d.device, gibibytes(free))
 }
 
 // cudaOptions reads cuda, cuda:N or cuda:N:f32.

@@ -92,3 +92,9 @@ func SettingsTable() string {
 	}
 	return b.String() + "\n"
 }
+
+// DeviceMemory is what a device of this name can have, and how that is said.
+func DeviceMemory(name string) (bytes int64, text string) {
+	d := deviceFlags{device: name}
+	return d.memory()
+}

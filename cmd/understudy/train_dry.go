@@ -125,16 +125,20 @@ func (t *training) printNeeds(c gpu.Config, arm train.Arm) error {
 		table.add(n.What, gibibytes(n.Bytes))
 	}
 	total := train.Total(needs)
-	have, who := t.flags.memory()
+	have, text := t.flags.memory()
 	table.add("in all", gibibytes(total))
 	if err := table.print(out); err != nil {
 		return err
 	}
-	if have == 0 || total <= have {
-		fmt.Fprintf(out, "%s has %s GiB: it fits\n", who, gibibytes(have))
+	if have == 0 {
+		fmt.Fprintln(out, text)
 		return nil
 	}
-	fmt.Fprintf(out, "%s has %s GiB: it does not fit. Lowered would be:\n", who, gibibytes(have))
+	if total <= have {
+		fmt.Fprintf(out, "%s: it fits\n", text)
+		return nil
+	}
+	fmt.Fprintf(out, "%s: it does not fit. Lowered would be:\n", text)
 	best := int64(0)
 	for _, x := range t.recipe.Thrifts(c, arm) {
 		fmt.Fprintf(out, "  %s saves %s GiB\n", x.Change, gibibytes(x.Saves))

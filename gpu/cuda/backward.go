@@ -63,6 +63,9 @@ func (d *Device) LogProbsBackward(t gpu.TokenLoss, dlogprob, dentropy gpu.Buffer
 // squarePiece is the elements that a block of square_sum adds.
 const squarePiece = 1 << 14
 
+// sumsOf is the floats of scratch that SquareSum needs for n elements.
+func sumsOf(n int) int { return 2 * ceil(n, squarePiece) }
+
 // SquareSum is Σ x² in float64: square_sum_f32, _bf16, _f16 (sums f64, x, n i64), a block a piece
 // of 16384; sum_f64(sums, n i32) adds the pieces in order, into the first.
 func (d *Device) SquareSum(x gpu.Buffer) (float64, error) {
@@ -70,7 +73,7 @@ func (d *Device) SquareSum(x gpu.Buffer) (float64, error) {
 		return 0, nil
 	}
 	pieces := ceil(x.Len, squarePiece)
-	sums, err := d.scratchOf(scratchSums, 2*pieces)
+	sums, err := d.scratchOf(scratchSums, sumsOf(x.Len))
 	if err != nil {
 		return 0, err
 	}

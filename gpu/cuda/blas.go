@@ -224,27 +224,61 @@ func (b *blas) close() {
 	b.handle = 0
 }
 
-// multiply appends a product through cuBLASLt. The first of a shape makes its plan and checks
-// it on matrices of ones: a tail of k that is dropped, as was seen on some shapes
-// (facebookexperimental/triton#2767), shows there.
-func (d *Device) multiply(s shape, y, a, b gpu.Buffer, add bool) {
+// unchecked is the plan of a shape for whose check there was no memory.
+const unchecked = -1
+
+// multiply appends a product through cuBLASLt, in Fast mode. The first of a shape makes its plan and
+// checks it on matrices of ones: a tail of k that is dropped, as was seen on some shapes
+// (facebookexperimental/triton#2767), shows there. False: the kernels of exact mode must do, as they do
+// where there is no memory for the check.
+func (d *Device) multiply(s shape, y, a, b gpu.Buffer, add bool) bool {
+	if d.Mode() != gpu.Fast {
+		return false
+	}
 	s.alignment = alignment(address(y) | address(a) | address(b))
 	i, known := d.plans[s]
 	if !known {
-		err := d.thread.do(func() (err error) {
-			i, err = d.thread.blas.plan(s)
-			return err
-		})
-		if err == nil {
-			err = d.checkOnes(i, s)
-		}
-		if err != nil {
+		var err error
+		if i, err = d.newPlan(s); err != nil {
 			d.refuse(err)
-			return
+			return true
 		}
 		d.plans[s] = i
 	}
+	if i == unchecked {
+		return false
+	}
 	d.push(command{kind: product, fn: uint64(i), n: 4, args: [maxArgs]uint64{address(y), address(a), address(b), flag(add)}})
+	return true
+}
+
+// newPlan makes the plan of a shape and checks it.
+func (d *Device) newPlan(s shape) (i int, err error) {
+	err = d.thread.do(func() (err error) {
+		i, err = d.thread.blas.plan(s)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	ones, err := d.onesOf(s)
+	if err != nil {
+		d.warnUnchecked(s, err)
+		return unchecked, nil
+	}
+	defer d.Free(ones.result)
+	defer d.Free(ones.factors)
+	return i, d.checkOnes(i, s, ones)
+}
+
+// warnUnchecked says once that shapes go unchecked, and so another way.
+func (d *Device) warnUnchecked(s shape, why error) {
+	if d.Warn == nil || d.warned {
+		return
+	}
+	d.warned = true
+	d.Warn(fmt.Sprintf("cuBLASLt's products are checked before they are used. For those of (%d,%d,%d), and maybe others, there is no memory to do so: "+
+		"they go through the kernels of exact mode, which are slower: %v", s.m, s.n, s.k, why))
 }
 
 // alignment is the greatest power of two, up to 256, that divides all of these addresses.
@@ -256,24 +290,34 @@ func alignment(addresses uint64) int {
 	return a
 }
 
-// checkOnes multiplies ones: every element of the result is k. Where the memory for that is not
-// free, the shape goes unchecked.
-func (d *Device) checkOnes(i int, s shape) error {
-	var all [3]gpu.Buffer
-	for j, x := range []struct {
-		kind gpu.DType
-		n    int
-	}{{gpu.F32, s.m * s.n}, {s.kind, s.m * s.k}, {s.kind, s.k * s.n}} {
-		b, err := d.allocate(x.kind, x.n+256)
-		if err != nil {
-			return nil // there is no room to check
-		}
-		defer d.Free(b)
-		all[j] = b.Slice(s.alignment/x.kind.Size()%128, s.alignment/x.kind.Size()%128+x.n)
-		d.launch("fill"+suffix(x.kind), elements(x.n), block(threads), ptr(all[j]), i64(x.n), f32(1))
+// ones is memory for the check of a shape. Both factors are the same ones.
+type ones struct{ result, factors gpu.Buffer }
+
+// onesOf takes the memory, or says that there is none.
+func (d *Device) onesOf(s shape) (o ones, err error) {
+	if _, err = d.scratchOf(scratchSums, sumsOf(s.m*s.n)); err != nil {
+		return o, err
 	}
-	d.push(command{kind: product, fn: uint64(i), n: 4, args: [maxArgs]uint64{address(all[0]), address(all[1]), address(all[2]), 0}})
-	got, err := d.SquareSum(all[0])
+	if o.result, err = d.allocate(gpu.F32, s.m*s.n+grain); err != nil {
+		return o, err
+	}
+	if o.factors, err = d.allocate(s.kind, s.k*max(s.m, s.n)+grain); err != nil {
+		d.Free(o.result)
+	}
+	return o, err
+}
+
+// checkOnes multiplies ones, at the alignment of the shape: every element of the result is k.
+func (d *Device) checkOnes(i int, s shape, o ones) error {
+	place := func(b gpu.Buffer, n int) gpu.Buffer {
+		from := s.alignment / b.Type.Size() % (grain / b.Type.Size())
+		b = b.Slice(from, from+n)
+		d.launch("fill"+suffix(b.Type), elements(n), block(threads), ptr(b), i64(n), f32(1))
+		return b
+	}
+	y, x := place(o.result, s.m*s.n), place(o.factors, s.k*max(s.m, s.n))
+	d.push(command{kind: product, fn: uint64(i), n: 4, args: [maxArgs]uint64{ptr(y), ptr(x), ptr(x), 0}})
+	got, err := d.SquareSum(y)
 	want := float64(s.m) * float64(s.n) * float64(s.k) * float64(s.k)
 	if err == nil && !(math.Abs(got-want) <= 1e-9*want) {
 		err = fmt.Errorf("cuBLASLt multiplies ones of (%d,%d,%d) wrongly (Σy² = %g, not %g): use exact mode, and another version of the library",

@@ -31,20 +31,54 @@ func Cards(libraries ...string) ([]Card, error) {
 	return d.cards()
 }
 
+// FreeMemory is what nobody has taken of a card's memory at the moment.
+func FreeMemory(number int, libraries ...string) (int64, error) {
+	d, err := openDriver(libraries)
+	if err != nil {
+		return 0, err
+	}
+	t := startThread(d)
+	defer t.stop()
+	var free, total uintptr
+	err = t.do(func() error {
+		card, err := d.card(number)
+		if err != nil {
+			return err
+		}
+		defer t.leave()
+		if err := t.enter(card); err != nil {
+			return err
+		}
+		return d.call("ask for free memory", d.memInfo, uintptr(unsafe.Pointer(&free)), uintptr(unsafe.Pointer(&total)))
+	})
+	return int64(free), err
+}
+
+// card is the one of this number, if there is one.
+func (d *driver) card(number int) (Card, error) {
+	cards, err := d.cards()
+	switch {
+	case err != nil:
+		return Card{}, err
+	case len(cards) == 0:
+		return Card{}, fmt.Errorf("%w: the driver finds no card", ErrNoDevice)
+	case number < 0 || number >= len(cards):
+		return Card{}, fmt.Errorf("card %d: this machine has %d, counted from 0", number, len(cards))
+	}
+	return cards[number], nil
+}
+
 // cards may be called on any thread.
 func (d *driver) cards() ([]Card, error) {
 	if err := d.call("initialise the driver", d.init, 0); err != nil {
-		if e, ok := err.(*Error); ok && e.Code == noDevice { //nolint:errorlint // call wraps nothing
-			return nil, fmt.Errorf("%w: %w", ErrNoDevice, err)
-		}
-		return nil, err
+		return nil, absent(err)
 	}
 	var version, count int32
 	if err := d.call("ask for the driver's version", d.driverVersion, uintptr(unsafe.Pointer(&version))); err != nil {
 		return nil, err
 	}
 	if err := d.call("count the cards", d.deviceCount, uintptr(unsafe.Pointer(&count))); err != nil {
-		return nil, err
+		return nil, absent(err)
 	}
 	cards := make([]Card, count)
 	for i := range cards {
@@ -54,6 +88,14 @@ func (d *driver) cards() ([]Card, error) {
 		cards[i].Driver = int(version)
 	}
 	return cards, nil
+}
+
+// absent makes ErrNoDevice of the results that say that there is no card: an ordinary answer.
+func absent(err error) error {
+	if isCode(err, noDevice) || isCode(err, stubLibrary) {
+		return fmt.Errorf("%w: %w", ErrNoDevice, err)
+	}
+	return err
 }
 
 func (d *driver) describe(c *Card, i int) error {

@@ -21,6 +21,8 @@ type Options struct {
 	Products gpu.DType
 	// Memory is the most bytes that are taken of the card; 0: all that is free.
 	Memory int64
+	// Warn is told, in a line, of what works but not as well as it could; nil: nobody is.
+	Warn func(text string)
 	// Libraries are folders to look for the driver and cuBLASLt in, before all others.
 	Libraries []string
 	// NoGraphs launches every kernel by itself: for debugging.
@@ -33,6 +35,7 @@ type Device struct {
 	name       string
 	thread     *thread
 	arena      arena
+	modules    []uintptr
 	kernels    map[string]uint64 // functions by name
 	list       []command
 	spare      chan []command // lists to be used again
@@ -44,13 +47,36 @@ type Device struct {
 	planned    pagePlan
 	uploaded   []indices // that are still as they were uploaded
 	refused    error     // the first failure that no driver has reported
+	warned     bool      // that products go unchecked
 	closed     bool
 }
 
 var _ gpu.Device = (*Device)(nil)
 
+// Validate lists all faults.
+func (o Options) Validate() error {
+	var errs []error
+	for _, x := range []struct {
+		ok   bool
+		text string
+	}{
+		{o.Products == gpu.F32 || o.Products == gpu.BF16, "products are in float32 or bfloat16"},
+		{o.Mode == gpu.Exact || o.Mode == gpu.Fast, "the mode is exact or fast"},
+		{o.Number >= 0, "the card's number must not be negative"},
+		{o.Memory >= 0, "memory must not be negative"},
+	} {
+		if !x.ok {
+			errs = append(errs, errors.New(x.text))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // New opens the driver, takes the card and its memory, and loads the kernels.
 func New(o Options) (_ *Device, err error) {
+	if err := o.Validate(); err != nil {
+		return nil, named(err)
+	}
 	lib, err := openDriver(o.Libraries)
 	if err != nil {
 		return nil, named(err)
@@ -73,27 +99,24 @@ func New(o Options) (_ *Device, err error) {
 // setUp runs on the thread.
 func (d *Device) setUp() error {
 	t := d.thread
-	cards, err := t.driver.cards()
-	switch {
-	case err != nil:
+	card, err := t.driver.card(d.Number)
+	if err != nil {
 		return err
-	case len(cards) == 0:
-		return fmt.Errorf("%w: the driver finds no card", ErrNoDevice)
-	case d.Number < 0 || d.Number >= len(cards):
-		return fmt.Errorf("card %d: this machine has %d, counted from 0", d.Number, len(cards))
 	}
-	card := cards[d.Number]
 	d.name, d.processors = card.Name, card.Processors
 	if err := card.Usable(); err != nil {
 		return err
 	}
-	if err := t.open(card); err != nil {
+	if err := t.enter(card); err != nil {
 		return err
 	}
+	if err := t.driver.call("make a stream", t.driver.streamCreate, uintptr(unsafe.Pointer(&t.stream)), 1); err != nil { // NON_BLOCKING
+		return err
+	}
+	t.graphs = graphs{seed: maphash.MakeSeed(), seen: map[uint64]bool{}, kept: map[uint64]*graph{}, names: map[uint64]string{}, off: d.NoGraphs}
 	if err := d.load(); err != nil {
 		return err
 	}
-	t.graphs = graphs{seed: maphash.MakeSeed(), seen: map[uint64]bool{}, kept: map[uint64]*graph{}, names: t.graphs.names, off: d.NoGraphs}
 	return d.host.open(t.driver)
 }
 
@@ -109,27 +132,37 @@ func (d *Device) setUpBLAS() error {
 	})
 }
 
-// open takes the card's primary context and makes the stream.
-func (t *thread) open(c Card) error {
+// enter takes the card's primary context.
+func (t *thread) enter(c Card) error {
 	d := t.driver
-	return errors.Join(
-		d.call("take the card's context", d.contextRetain, uintptr(unsafe.Pointer(&t.context)), uintptr(c.handle)),
-		d.call("enter the card's context", d.contextSet, t.context),
-		d.call("make a stream", d.streamCreate, uintptr(unsafe.Pointer(&t.stream)), 1), // NON_BLOCKING
-	)
+	var context uintptr
+	if err := d.call("take the card's context", d.contextRetain, uintptr(unsafe.Pointer(&context)), uintptr(c.handle)); err != nil {
+		return err
+	}
+	t.card, t.context = c.handle, context
+	return d.call("enter the card's context", d.contextSet, t.context)
+}
+
+// leave gives the card's context back.
+func (t *thread) leave() {
+	if t.context == 0 {
+		return
+	}
+	d := t.driver
+	_ = d.call("leave the card's context", d.contextSet, 0)
+	_ = d.call("give the card's context back", d.contextRelease, uintptr(t.card))
+	t.context = 0
 }
 
 // load gives the kernels to the driver, which translates them for the card.
 func (d *Device) load() error {
 	t := d.thread
-	t.graphs.names = map[uint64]string{}
 	for _, file := range kernelFiles() {
-		var module uintptr
-		image := append([]byte(file.text), 0)
-		if err := t.driver.call("load the kernels of "+file.name, t.driver.moduleLoad,
-			uintptr(unsafe.Pointer(&module)), uintptr(unsafe.Pointer(&image[0])), 0, 0, 0); err != nil {
+		module, err := t.driver.loadModule(file)
+		if err != nil {
 			return err
 		}
+		d.modules = append(d.modules, module)
 		for _, name := range file.entries() {
 			var fn uint64
 			symbol := append([]byte(name), 0)
@@ -164,9 +197,10 @@ func (d *Device) Close() {
 		for _, r := range d.arena.regions {
 			_ = lib.call("free memory", lib.memFree, uintptr(r.base))
 		}
-		if t.context != 0 {
-			_ = lib.call("leave the context", lib.contextSet, 0)
+		for _, module := range d.modules {
+			_ = lib.call("unload kernels", lib.moduleUnload, module)
 		}
+		t.leave()
 		return nil
 	})
 	t.stop()

@@ -28,6 +28,7 @@ func (e *Error) Error() string {
 // Results of the driver that callers act on (CUresult of cuda.h).
 const (
 	outOfMemory         = 2
+	stubLibrary         = 34
 	noDevice            = 100
 	invalidImage        = 200
 	noBinaryForGPU      = 209
@@ -50,6 +51,8 @@ func remedy(code int) string {
 	switch code {
 	case noBinaryForGPU, invalidPTX, unsupportedPTX, invalidImage:
 		return "the kernels need a card of compute capability 8.0 or later and a driver for CUDA 12.0 or later: update the driver, or use the host device"
+	case stubLibrary:
+		return "this libcuda is the toolkit's stub, which programs are linked with: take its folder out of LD_LIBRARY_PATH, and install the driver"
 	case systemNotReady:
 		return "the driver is starting, or the fabric manager of this machine is not running"
 	case driverMismatch:

@@ -21,11 +21,14 @@ func TestNewRefuses(t *testing.T) {
 	}{
 		{"no card", func(f *faulty) { f.card(9, 0, 12040, 1<<30, 0) }, 0, "the driver finds no card", true},
 		{"a driver without a card", func(f *faulty) { f.fail("cuInit", 0, 100) }, 0, "CUDA_ERROR_NO_DEVICE: initialise the driver", true},
+		{"a driver that counts none", func(f *faulty) { f.fail("cuDeviceGetCount", 0, 100) }, 0, "CUDA_ERROR_NO_DEVICE: count the cards", true},
+		{"the toolkit's stub", func(f *faulty) { f.fail("cuInit", 0, 34) }, 0, "CUDA_ERROR_STUB_LIBRARY: initialise the driver; this libcuda is the toolkit's stub, which programs are linked with: take its folder out of LD_LIBRARY_PATH", true},
 		{"two drivers", func(f *faulty) { f.fail("cuInit", 0, 803) }, 0, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: initialise the driver; the kernel module and libcuda.so.1 are of different versions: reboot, or install matching ones", false},
 		{"an old driver", func(f *faulty) { f.card(9, 0, 11080, 1<<30, 1) }, 0, "the driver is for CUDA 11.8: the kernels need 12.0 or later, update the driver", false},
 		{"an old card", func(f *faulty) { f.card(7, 5, 12040, 1<<30, 1) }, 0, "CPU emulator has compute capability 7.5: the kernels need 8.0 or later", false},
 		{"a card that is not there", func(*faulty) {}, 3, "card 3: this machine has 1, counted from 0", false},
-		{"kernels that the driver refuses", func(f *faulty) { f.fail("cuModuleLoadDataEx", 1, 222) }, 0, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION: load the kernels of ", false},
+		{"a context that is not to be had", func(f *faulty) { f.fail("cuDevicePrimaryCtxRetain", 0, 2) }, 0, "CUDA_ERROR_OUT_OF_MEMORY: take the card's context", false},
+		{"kernels that the driver refuses", func(f *faulty) { f.fail("cuModuleLoadDataEx", 1, 222) }, 0, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION: load the kernels of attend_backward.ptx: ptxas application ptx input, line 9; fatal   : the emulator was told to refuse; ptxas fatal   : Ptx assembly aborted due to errors; the kernels need", false},
 		{"no pinned memory", func(f *faulty) { f.fail("cuMemHostAlloc", 0, 2) }, 0, "CUDA_ERROR_OUT_OF_MEMORY: pin 8.0 MiB of the host", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -36,8 +39,38 @@ func TestNewRefuses(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, cuda.ErrNoDevice) != c.none {
 				t.Errorf("New = %v, %v; want an error with %q; it is ErrNoDevice: %t", d, err, c.want, c.none)
 			}
+			f.gaveBack()
 		})
 	}
+}
+
+// Options without a sense are refused, all at once, before any driver is looked for.
+func TestOptionsAreChecked(t *testing.T) {
+	t.Parallel()
+	const want = "cuda device: products are in float32 or bfloat16\nthe mode is exact or fast\nthe card's number must not be negative\nmemory must not be negative"
+	if _, err := cuda.New(cuda.Options{Products: gpu.F16, Mode: 2, Number: -1, Memory: -1}); err == nil || err.Error() != want {
+		t.Errorf("New = %v, want %q", err, want)
+	}
+}
+
+// A device that is closed has given back all that it took of the driver, the card's context at last.
+func TestCloseGivesBack(t *testing.T) {
+	t.Parallel()
+	f := newFaulty(t)
+	d, err := f.open(cuda.Options{Mode: gpu.Fast})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		doubled(t, d, make([]float32, 100), 20)
+	}
+	for _, kind := range driverKinds() {
+		if f.held(kind) == 0 {
+			t.Errorf("a device that works holds no %s", kind)
+		}
+	}
+	d.Close()
+	f.gaveBack()
 }
 
 // TestCards: what version --devices prints.
@@ -54,6 +87,80 @@ func TestCards(t *testing.T) {
 	}
 	if err := cards[0].Usable(); err == nil {
 		t.Error("a card of compute capability 7.5 can be used")
+	}
+}
+
+// What is free of a card is what others, such as this program's own device, have left.
+func TestFreeMemory(t *testing.T) {
+	t.Parallel()
+	f := newFaulty(t)
+	f.card(9, 0, 12040, 1<<30, 2)
+	d, err := f.open(cuda.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Alloc(gpu.F32, 64<<20); err != nil {
+		t.Fatal(err)
+	}
+	if free, err := cuda.FreeMemory(1, f.folder); err != nil || free != 3<<28 {
+		t.Errorf("FreeMemory = %d, %v, want %d", free, err, 3<<28)
+	}
+	if _, err := cuda.FreeMemory(2, f.folder); err == nil || !strings.Contains(err.Error(), "card 2: this machine has 2, counted from 0") {
+		t.Errorf("FreeMemory of a card that is not there: %v", err)
+	}
+	d.Close()
+	f.gaveBack()
+}
+
+// A weight's rounded copy that a failed list was to write is made again.
+func TestRoundedWeightsAfterFailure(t *testing.T) {
+	t.Parallel()
+	f := newFaulty(t)
+	d, err := f.open(cuda.Options{Products: gpu.BF16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	upload := func(x float32) gpu.Buffer {
+		b, err := d.Alloc(gpu.F32, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Upload(b, []float32{x})
+		return b
+	}
+	y, x, w := upload(0), upload(3), d.NewWeight(upload(5), 1, 1)
+	if err := d.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	f.fail("cuLaunchKernel", 0, 1)
+	d.MatMul(y, x, w)
+	if err := d.Sync(); err == nil {
+		t.Fatal("the launch did not fail")
+	}
+	d.MatMul(y, x, w)
+	if got := values(t, d, y)[0]; got != 15 {
+		t.Errorf("3·5 = %v after a failure", got)
+	}
+}
+
+// Where there is no memory to check a product of cuBLASLt, it is not used: the kernels of exact
+// mode multiply, and the caller is told, once.
+func TestUncheckedProducts(t *testing.T) {
+	t.Parallel()
+	const n, k, rows = 64, 4000, 8
+	var told []string
+	o := cuda.Options{Mode: gpu.Fast, Products: gpu.BF16, Memory: 32<<20 + 3e6, Warn: func(text string) { told = append(told, text) }}
+	d := open(t, o) // 32 MiB are cuBLASLt's
+	roundedProducts(t, d, gpu.F32, rows, n, k)
+	if len(told) != 1 || !strings.Contains(told[0], "cuBLASLt's products are checked before they are used. For those of (64,8,4000), and maybe others, there is no memory") ||
+		!strings.Contains(told[0], "lower the batch") {
+		t.Errorf("told %q", told)
+	}
+	o.Memory = 0
+	told = nil
+	roundedProducts(t, open(t, o), gpu.F32, rows, n, k)
+	if len(told) != 0 {
+		t.Errorf("with enough memory told %q", told)
 	}
 }
 

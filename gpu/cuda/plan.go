@@ -77,6 +77,7 @@ func (j Job) Plan() (Plan, error) {
 		add("keys, values and activations of rollouts", j.Model.RolloutBytes(*j.Rollouts))
 	}
 	add("scratch of products", j.scratch())
+	add("room to check cuBLASLt's products", j.checkRoom())
 	add("scratch of attention", j.attentionScratch())
 	return p, nil
 }
@@ -119,6 +120,38 @@ func (j Job) scratch() int64 {
 		left = max(left, int64(j.Rollouts.Rows)*widest)
 	}
 	return bytes + 2*(left+right)
+}
+
+// checkRoom is the most that the check of a product takes, of those with the model's own matrices.
+func (j Job) checkRoom() (most int64) {
+	if j.Mode != gpu.Fast {
+		return 0
+	}
+	m := j.Model
+	product := func(rows, n, k int, trained bool) {
+		kind := j.Products
+		check := func(m, n, k int) {
+			most = max(most, 4*int64(m)*int64(n)+int64(kind.Size())*int64(k)*int64(max(m, n)))
+		}
+		check(n, rows, k)
+		if trained {
+			check(k, rows, n)
+			check(k, n, rows)
+		}
+	}
+	shapes := func(rows, targets int, trained bool) {
+		product(rows, m.H*m.D, m.Width, trained)
+		product(rows, m.Hidden, m.Width, trained)
+		product(targets, m.Vocab, m.Width, trained)
+	}
+	if j.Training != nil {
+		t := j.Training.WithDefaults(m)
+		shapes(t.Tokens, t.LogitRows, !t.ScoreOnly)
+	}
+	if j.Rollouts != nil {
+		shapes(j.Rollouts.Rows, j.Rollouts.Wanted, false)
+	}
+	return most
 }
 
 // Total is the sum.

@@ -41,6 +41,15 @@ func (d *Device) Changed(w gpu.Weight) {
 	}
 }
 
+// rewrite says that no rounded copy can be relied on: what was to write them may not have run.
+func (d *Device) rewrite() {
+	for _, forms := range d.weights {
+		for _, form := range forms {
+			form.stale = true
+		}
+	}
+}
+
 // factor is w as products read it.
 func (d *Device) factor(w gpu.Weight) gpu.Buffer {
 	form, ok := w.Form.(*weight)
@@ -127,8 +136,7 @@ func (d *Device) MatMul(y, x gpu.Buffer, w gpu.Weight) {
 	factor := d.factor(w)
 	left, right, same := d.operands(x, factor)
 	switch {
-	case same && d.Mode() == gpu.Fast:
-		d.multiply(shape{transA: true, m: w.N, n: r, k: w.K, kind: right.Type}, y, right, left, false)
+	case same && d.multiply(shape{transA: true, m: w.N, n: r, k: w.K, kind: right.Type}, y, right, left, false):
 	case same && right.Type == gpu.BF16 && r <= mostMMARows:
 		tile := mmaRows(r)
 		d.launch(fmt.Sprint("matmul_mma_few", tile), plane(ceil(w.N, 16), ceil(r, tile)), block(128),
@@ -153,8 +161,7 @@ func (d *Device) MatMulBackX(dx, dy gpu.Buffer, w gpu.Weight, add bool) {
 	factor := d.factor(w)
 	left, right, same := d.operands(dy, factor)
 	switch {
-	case same && d.Mode() == gpu.Fast:
-		d.multiply(shape{m: w.K, n: r, k: w.N, kind: right.Type}, dx, right, left, add)
+	case same && d.multiply(shape{m: w.K, n: r, k: w.N, kind: right.Type}, dx, right, left, add):
 	case same && right.Type == gpu.BF16:
 		d.launchMMA("matmul_mma_back_x", w.K, r, ptr(dx), ptr(left), ptr(right), i32(r), i32(w.N), i32(w.K), flag(add))
 	default:
@@ -171,8 +178,7 @@ func (d *Device) MatMulBackW(dw, dy, x gpu.Buffer, rows int) {
 	n, k := dy.Len/rows, x.Len/rows
 	left, right, same := d.operands(dy, x)
 	switch {
-	case same && d.Mode() == gpu.Fast:
-		d.multiply(shape{transB: true, m: k, n: n, k: rows, kind: right.Type}, dw, right, left, true)
+	case same && d.multiply(shape{transB: true, m: k, n: n, k: rows, kind: right.Type}, dw, right, left, true):
 	case same && right.Type == gpu.BF16:
 		d.launchMMA("matmul_mma_back_w", k, n, ptr(dw), ptr(left), ptr(right), i32(rows), i32(n), i32(k))
 	default:

@@ -55,6 +55,9 @@ func newFaulty(t *testing.T) *faulty {
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Symlink("libcuda.so.1", filepath.Join(f.folder, "libcublasLt.so.13")); err != nil {
+		t.Fatal(err)
+	}
 	if f.library, err = purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL); err != nil {
 		t.Fatal(err)
 	}
@@ -62,13 +65,21 @@ func newFaulty(t *testing.T) *faulty {
 }
 
 //go:uintptrescapes
-func (f *faulty) call(name string, args ...uintptr) {
+func (f *faulty) call(name string, args ...uintptr) int {
 	f.t.Helper()
 	at, err := purego.Dlsym(f.library, name)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	purego.SyscallN(at, args...)
+	r, _, _ := purego.SyscallN(at, args...)
+	return int(int32(r))
+}
+
+// held is how many things of a kind were taken of the driver and not given back.
+func (f *faulty) held(kind string) int {
+	f.t.Helper()
+	name := append([]byte(kind), 0)
+	return f.call("emulator_held", uintptr(unsafe.Pointer(&name[0])))
 }
 
 // fail makes the call of an entry point, after so many others of it, give a result.
@@ -91,4 +102,19 @@ func (f *faulty) open(o cuda.Options) (*cuda.Device, error) {
 		f.t.Cleanup(d.Close)
 	}
 	return d, err
+}
+
+// driverKinds are what a device takes of the driver.
+func driverKinds() []string {
+	return []string{"context", "module", "stream", "memory", "pinned", "graph"}
+}
+
+// gaveBack fails the test where something is still taken.
+func (f *faulty) gaveBack() {
+	f.t.Helper()
+	for _, kind := range driverKinds() {
+		if n := f.held(kind); n != 0 {
+			f.t.Errorf("%d of kind %s were not given back", n, kind)
+		}
+	}
 }

@@ -224,7 +224,8 @@ func (d *Device) wait(doing string) error {
 		err = refused
 	}
 	if err != nil {
-		d.planned = pagePlan{} // it may not have been made
+		d.planned, d.uploaded = pagePlan{}, nil // they may not have been written
+		d.rewrite()
 		return named(err)
 	}
 	return nil

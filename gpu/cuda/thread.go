@@ -14,6 +14,7 @@ type thread struct {
 	done chan struct{}
 
 	driver  *driver
+	card    int32 // whose context it is
 	context uintptr
 	stream  uintptr
 	graphs  graphs

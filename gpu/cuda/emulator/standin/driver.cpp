@@ -70,6 +70,7 @@ bool initialized;
 Result lost; // a failed kernel spoils the context for good
 std::string last_failure;
 size_t used_bytes;
+std::map<std::string, int> held; // what was taken and not given back, by kind
 
 struct Card {
 	int major = 9, minor = 0, driver_version = 12040, count = 1;
@@ -182,9 +183,23 @@ Result load(const std::string& text, Module& m) {
 	return success;
 }
 
+// jit_log writes to the log that a caller of cuModuleLoadDataEx may have given.
+Result jit_log(unsigned n, const int* options, void** values, const std::string& text) {
+	char* log = nullptr;
+	size_t bytes = 0;
+	for (unsigned i = 0; i < n; i++) {
+		if (options[i] == 5) log = static_cast<char*>(values[i]); // CU_JIT_ERROR_LOG_BUFFER
+		else if (options[i] == 6) bytes = reinterpret_cast<size_t>(values[i]); // CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES
+		else return invalid_value;
+	}
+	if (log && bytes) snprintf(log, bytes, "%s", text.c_str());
+	return success;
+}
+
 const char* name_of(Result r) {
 	switch (r) {
 	case success: return "CUDA_SUCCESS";
+	case 34: return "CUDA_ERROR_STUB_LIBRARY";
 	case invalid_value: return "CUDA_ERROR_INVALID_VALUE";
 	case out_of_memory: return "CUDA_ERROR_OUT_OF_MEMORY";
 	case not_initialized: return "CUDA_ERROR_NOT_INITIALIZED";
@@ -238,6 +253,12 @@ void emulator_fail(const char* name, int after, int code) {
 }
 // emulator_failure is what the last failed launch did wrong.
 const char* emulator_failure() { return last_failure.c_str(); }
+// emulator_held is how many of a kind ("context", "module", "stream", "memory", "pinned", "graph") were taken
+// and not given back.
+int emulator_held(const char* kind) {
+	Lock lock(mutex);
+	return held[kind];
+}
 // emulator_launches is how often a kernel was launched.
 int emulator_launches(const char* name) {
 	Lock lock(mutex);
@@ -279,8 +300,18 @@ Result cuDeviceGetAttribute(int* value, int attribute, int) {
 	return refused("cuDeviceGetAttribute", false);
 }
 
-Result cuDevicePrimaryCtxRetain(void** context, int) { return *context = &mutex, refused("cuDevicePrimaryCtxRetain", false); }
-Result cuDevicePrimaryCtxRelease_v2(int) { return refused("cuDevicePrimaryCtxRelease_v2", false); }
+Result cuDevicePrimaryCtxRetain(void** context, int) {
+	Lock lock(mutex);
+	if (Result r = refused("cuDevicePrimaryCtxRetain", false)) return r;
+	*context = &mutex;
+	held["context"]++;
+	return success;
+}
+Result cuDevicePrimaryCtxRelease_v2(int) {
+	Lock lock(mutex);
+	if (Result r = refused("cuDevicePrimaryCtxRelease_v2", false)) return r;
+	return held["context"]-- > 0 ? success : invalid_context;
+}
 Result cuCtxSetCurrent(void* context) {
 	has_context = context != nullptr;
 	return refused("cuCtxSetCurrent", false);
@@ -307,6 +338,7 @@ Result cuMemAlloc_v2(Pointer* p, size_t n) {
 	if (!at) return out_of_memory;
 	memset(at, 0xff, n);
 	used_bytes += n;
+	held["memory"]++;
 	add_memory(at, n);
 	*p = reinterpret_cast<Pointer>(at);
 	return success;
@@ -319,6 +351,7 @@ Result cuMemFree_v2(Pointer p) {
 	size_t n = remove_memory(memory(p));
 	if (n == 0) return invalid_value;
 	used_bytes -= n;
+	held["memory"]--;
 	free(memory(p));
 	return lost;
 }
@@ -329,6 +362,7 @@ Result cuMemHostAlloc(void** p, size_t n, unsigned) {
 	*p = aligned_alloc(256, (n + 255) / 256 * 256);
 	if (!*p) return out_of_memory;
 	memset(*p, 0xff, n);
+	held["pinned"]++;
 	return success;
 }
 Result cuMemFreeHost(void* p) {
@@ -337,6 +371,7 @@ Result cuMemFreeHost(void* p) {
 	if (capturing()) return while_capturing();
 	drain_all();
 	free(p);
+	held["pinned"]--;
 	return lost;
 }
 
@@ -369,6 +404,7 @@ Result cuStreamCreate(void** stream, unsigned) {
 	if (Result r = refused("cuStreamCreate")) return r;
 	auto* s = new Stream;
 	streams.insert(s);
+	held["stream"]++;
 	*stream = s;
 	return success;
 }
@@ -379,6 +415,7 @@ Result cuStreamDestroy_v2(void* stream) {
 	if (!s) return invalid_handle;
 	drain(s, s->queued);
 	streams.erase(s);
+	held["stream"]--;
 	delete s;
 	return success;
 }
@@ -399,18 +436,27 @@ Result cuStreamWaitEvent(void* stream, void* event, unsigned) {
 	return e.stream ? enqueue(s, [e] { return drain(e.stream, e.at); }) : success;
 }
 
-Result cuModuleLoadDataEx(void** module, const void* image, unsigned, void*, void*) {
+Result cuModuleLoadDataEx(void** module, const void* image, unsigned n, int* options, void** values) {
 	Lock lock(mutex);
-	if (Result r = refused("cuModuleLoadDataEx")) return r;
+	if (Result r = refused("cuModuleLoadDataEx")) {
+		jit_log(n, options, values, "ptxas application ptx input, line 9; fatal   : the emulator was told to refuse\nptxas fatal   : Ptx assembly aborted due to errors\n");
+		return r;
+	}
 	auto m = std::make_unique<Module>();
-	if (Result r = load(static_cast<const char*>(image), *m)) return r;
+	if (Result r = load(static_cast<const char*>(image), *m)) {
+		jit_log(n, options, values, last_failure);
+		return r;
+	}
+	if (Result r = jit_log(n, options, values, "")) return r;
 	*module = m.release();
+	held["module"]++;
 	return success;
 }
 Result cuModuleUnload(void* module) {
 	Lock lock(mutex);
 	if (Result r = refused("cuModuleUnload")) return r;
 	drain_all();
+	held["module"]--;
 	delete static_cast<Module*>(module);
 	return success;
 }
@@ -488,6 +534,7 @@ Result cuGraphInstantiateWithFlags(void** exec, void* graph, unsigned long long)
 	Lock lock(mutex);
 	if (Result r = refused("cuGraphInstantiateWithFlags")) return r;
 	*exec = new Graph(*static_cast<Graph*>(graph));
+	held["graph"]++;
 	return success;
 }
 Result cuGraphLaunch(void* exec, void* stream) {
@@ -507,6 +554,7 @@ Result cuGraphDestroy(void* graph) {
 Result cuGraphExecDestroy(void* exec) {
 	Lock lock(mutex);
 	delete static_cast<Graph*>(exec);
+	held["graph"]--;
 	return refused("cuGraphExecDestroy");
 }
 
