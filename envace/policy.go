@@ -93,6 +93,9 @@ type Act struct {
 type Answer struct {
 	Call audit.Call
 	Raw  []byte // as ACT reads it
+	// Dropped says that the call was over Limits.ParallelCalls: it was refused, and no
+	// world was asked.
+	Dropped bool
 	// Rehearsal is the output and its reading when REHEARSE answered; else nil.
 	Rehearsal *Rehearsed
 }

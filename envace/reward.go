@@ -32,7 +32,8 @@ type StateChecks struct {
 	// at the start; else that is subtracted.
 	Raw bool
 	// Environment, if any, executes the calls of trajectories whose world had no
-	// checks: what was done counts, not what it was answered.
+	// checks: what was done counts, not what it was answered. One that fails leaves
+	// the grade unknown.
 	Environment audit.Environment
 }
 
@@ -44,11 +45,18 @@ func (g StateChecks) Grade(ctx context.Context, t *Trajectory) (Grade, error) {
 	switch {
 	case t.Stop.Rewardless():
 		return Grade{Unknown: true, Reason: string(t.Stop)}, nil
+	case t.Stop == StopErrorReply:
+		return Grade{}, nil // what ErrorTerminate is for
 	case check == nil && g.Environment == nil:
 		return Grade{}, errUnchecked
 	case check == nil:
 		executed, err := Execute(ctx, g.Environment, t)
-		if err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return Grade{}, context.Cause(ctx)
+		case errors.Is(err, ErrWorld):
+			return Grade{Unknown: true, Reason: err.Error()}, nil
+		case err != nil:
 			return Grade{}, fmt.Errorf("execute what was rehearsed: %w", err)
 		}
 		check = &executed
@@ -68,21 +76,38 @@ func (g StateChecks) reward(c audit.CheckResult) float64 {
 }
 
 // Execute makes a trajectory's calls in an executable world, in order, and checks
-// the task there: what the rollout would have done, whatever it was answered.
+// the task there: what the rollout would have done, whatever it was answered. A world
+// that fails is ErrWorld.
 func Execute(ctx context.Context, env audit.Environment, t *Trajectory) (result audit.CheckResult, err error) {
-	session, err := env.Open(ctx, audit.Start{Task: t.Task.ID})
+	opened, err := Executing{Environment: env}.Open(ctx, t.Task)
 	if err != nil {
 		return result, err
 	}
-	defer func() { err = errors.Join(err, session.Close()) }()
-	for _, answer := range t.Calls() {
-		if _, err := session.Call(ctx, answer.Call); err != nil {
+	defer func() { err = errors.Join(err, opened.Close()) }()
+	for _, made := range t.Calls() {
+		if _, err := opened.Answer(ctx, &t.Transcript, made.Call, 0); err != nil {
 			return result, err
 		}
 	}
-	checker, ok := session.(audit.Checker)
-	if !ok {
-		return result, errUnchecked
+	result, checked, err := checkIn(ctx, opened, t.Task)
+	if err == nil && !checked {
+		err = errUnchecked
 	}
-	return checker.Check(ctx, t.Task.ID)
+	return result, err
+}
+
+// checkIn runs a task's terminal checks in a world; false where it has none.
+func checkIn(ctx context.Context, world World, task audit.Task) (result audit.CheckResult, checked bool, err error) {
+	executed, ok := world.(Executed)
+	if !ok {
+		return result, false, nil
+	}
+	checker, ok := executed.Session().(audit.Checker)
+	if !ok {
+		return result, false, nil
+	}
+	if result, err = checker.Check(ctx, task.ID); err != nil {
+		err = fmt.Errorf("check task %s: %w", task.ID, err)
+	}
+	return result, true, err
 }

@@ -115,12 +115,13 @@ type Trajectory struct {
 	Check *audit.CheckResult
 }
 
-// Calls are the answered calls in order.
+// Calls are the calls that were made, with their answers, in order; a dropped one was
+// not made.
 func (t *Trajectory) Calls() []*Answer {
 	var calls []*Answer
 	for i := range t.Items {
-		if t.Items[i].Answer != nil {
-			calls = append(calls, t.Items[i].Answer)
+		if answer := t.Items[i].Answer; answer != nil && !answer.Dropped {
+			calls = append(calls, answer)
 		}
 	}
 	return calls
@@ -156,6 +157,9 @@ func (r Rollout) Run(ctx context.Context, task audit.Task, seed uint64) (traject
 	limits := r.Limits.WithDefaults()
 	t := &Trajectory{Transcript: Transcript{Task: task, Policy: r.Told, Memory: r.Memory, Tools: r.Tools}}
 	world, err := r.Source.Open(ctx, task)
+	if ctx.Err() != nil && err != nil {
+		return nil, context.Cause(ctx)
+	}
 	if errors.Is(err, ErrWorld) {
 		t.Stop, t.Err = StopWorld, err
 		return t, nil
@@ -202,20 +206,14 @@ func (r Rollout) Run(ctx context.Context, task audit.Task, seed uint64) (traject
 
 // check keeps the terminal checks of a world that has them.
 func (Rollout) check(ctx context.Context, t *Trajectory, world World, failed error) error {
-	executed, ok := world.(Executed)
-	if failed != nil || !ok || t.Stop.Rewardless() {
+	if failed != nil || t.Stop.Rewardless() {
 		return nil //nolint:nilerr // failed is reported by the caller
 	}
-	checker, ok := executed.Session().(audit.Checker)
-	if !ok {
-		return nil
+	result, checked, err := checkIn(ctx, world, t.Task)
+	if checked && err == nil {
+		t.Check = &result
 	}
-	result, err := checker.Check(ctx, t.Task.ID)
-	if err != nil {
-		return fmt.Errorf("check task %s: %w", t.Task.ID, err)
-	}
-	t.Check = &result
-	return nil
+	return err
 }
 
 func (r Rollout) user() User {
@@ -253,7 +251,7 @@ func (r Rollout) answer(ctx context.Context, t *Trajectory, world World, calls [
 		if i >= limits.ParallelCalls {
 			t.Dropped++
 			refusal := Refusal(audit.Limit, fmt.Sprintf("at most %d calls at once are made", limits.ParallelCalls))
-			t.Items = append(t.Items, Item{Answer: &Answer{Call: call, Raw: refusal}})
+			t.Items = append(t.Items, Item{Answer: &Answer{Call: call, Raw: refusal, Dropped: true}})
 			continue
 		}
 		answer, err := world.Answer(ctx, &t.Transcript, call, seed)

@@ -114,7 +114,7 @@ func TestTrap06EveryStopHasItsReason(t *testing.T) {
 		{[]string{"reply"}, "", func(r *envace.Rollout) { r.User = angryUser{} }, envace.StopUser, 0, "nor has a user who fails"},
 		{[]string{"call a", "reply"}, `{"error":{"code":"conflict","message":"no"}}`, nil, envace.StopDone, 1, "a refusal is an ordinary answer"},
 		{[]string{"call a", "reply"}, `{"error":{"code":"conflict","message":"no"}}`, func(r *envace.Rollout) { r.Errors = envace.ErrorTerminate }, envace.StopErrorReply, 1, "the published code ends there"},
-		{[]string{"calls abcd", "reply"}, `{}`, nil, envace.StopDone, 4, "two of four calls are made, the others refused"},
+		{[]string{"calls abcd", "reply"}, `{}`, nil, envace.StopDone, 2, "two of four calls are made, the others refused"},
 	}
 	for _, test := range tests {
 		rollout := rolloutOf(t, &script{act: test.act, answer: func(audit.Call, *envace.Transcript) string { return test.answer }})
@@ -164,6 +164,17 @@ func TestRolloutErrors(t *testing.T) {
 	if _, err := rollout.Run(ctx, audit.Task{}, 1); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled while a call was answered: %v", err)
 	}
+	rollout.Source = lateWorld{}
+	if got, err := rollout.Run(ctx, audit.Task{}, 1); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled before the world was open: %+v, %v: a world that says so has not failed", got, err)
+	}
+}
+
+// lateWorld cannot be opened any more.
+type lateWorld struct{}
+
+func (lateWorld) Open(ctx context.Context, _ audit.Task) (envace.World, error) {
+	return nil, fmt.Errorf("open: %w: %w", envace.ErrWorld, ctx.Err())
 }
 
 // cancelling is a world during whose first answer the run is cancelled.
@@ -198,38 +209,5 @@ func TestRecordedWorld(t *testing.T) {
 	}
 	if _, err := source.Open(t.Context(), audit.Task{ID: "u"}); !errors.Is(err, envace.ErrWorld) {
 		t.Errorf("a task without recording: %v", err)
-	}
-}
-
-func TestStateChecks(t *testing.T) {
-	t.Parallel()
-	tests := []struct {
-		check     audit.CheckResult
-		net, raw  float64
-		succeeded bool
-		reason    string
-	}{
-		{audit.CheckResult{Checks: 4, Passed: 1, Initial: 1}, 0, .25, false, "what held at the start earns nothing"},
-		{audit.CheckResult{Checks: 4, Passed: 3, Initial: 1}, 2.0 / 3, .75, false, "part of it"},
-		{audit.CheckResult{Checks: 4, Passed: 4, Initial: 1}, 1, 1, true, "all"},
-		{audit.CheckResult{Checks: 4, Passed: 0, Initial: 1}, 0, 0, false, "worse than nothing is not below 0"},
-		{audit.CheckResult{Checks: 2, Passed: 2, Initial: 2}, 0, 1, true, "nothing was to do"},
-		{audit.CheckResult{}, 0, 0, false, "no checks, no success"},
-	}
-	for _, test := range tests {
-		trajectory := &envace.Trajectory{Stop: envace.StopDone, Check: &test.check}
-		for raw, want := range map[bool]float64{false: test.net, true: test.raw} {
-			got, err := envace.StateChecks{Raw: raw}.Grade(t.Context(), trajectory)
-			if err != nil || got.Reward != want || got.Success != test.succeeded {
-				t.Errorf("%s, raw %v: %+v, %v, want %v", test.reason, raw, got, err, want)
-			}
-		}
-	}
-	got, err := envace.StateChecks{}.Grade(t.Context(), &envace.Trajectory{Stop: envace.StopWorld})
-	if err != nil || !got.Unknown {
-		t.Errorf("a world that failed: %+v, %v", got, err)
-	}
-	if _, err := (envace.StateChecks{}).Grade(t.Context(), &envace.Trajectory{Stop: envace.StopDone}); err == nil {
-		t.Error("a world without checks was graded")
 	}
 }
