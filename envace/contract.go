@@ -62,6 +62,20 @@ func ParseRehearsal(text string) (audit.Rehearsal, Fault) {
 	return r, fault
 }
 
+// RehearsalText writes an answer, and its state delta unless that is empty, as
+// ParseRehearsal reads them.
+func RehearsalText(raw, delta []byte) string {
+	text := tagged(resultTag, raw)
+	if len(delta) > 0 {
+		text += "\n" + tagged(deltaTag, delta)
+	}
+	return text
+}
+
+func tagged(tag string, inside []byte) string {
+	return "<" + tag + ">\n" + string(inside) + "\n</" + tag + ">"
+}
+
 const endOfThinking = "</think>"
 
 // AfterThinking is what stands after the end of a model's thinking; of a text without

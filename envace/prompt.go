@@ -65,7 +65,7 @@ func RehearsePrompt(req audit.RehearseRequest) ([]Message, error) {
 		}
 		messages = append(messages,
 			Message{Role: "user", Content: call},
-			Message{Role: "assistant", Content: "<" + resultTag + ">\n" + string(turn.Answer) + "\n</" + resultTag + ">"})
+			Message{Role: "assistant", Content: RehearsalText(turn.Answer, nil)})
 	}
 	call, err := CallText(req.Call)
 	if err != nil {

@@ -33,7 +33,7 @@ func (f *Format) AnswerTokens(t *envace.Transcript, call audit.Call, raw []byte)
 	if err != nil {
 		return nil, err
 	}
-	return f.continuation(before, chat.Message{Role: chat.Assistant, Content: "<execution_result>\n" + string(raw) + "\n</execution_result>"})
+	return f.continuation(before, chat.Message{Role: chat.Assistant, Content: envace.RehearsalText(raw, nil)})
 }
 
 // continuation is what the template writes of a message after the prompt for it.

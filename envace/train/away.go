@@ -55,7 +55,7 @@ type Contract struct {
 	Rules  string `json:"rules"` // what the agent is told
 }
 
-const wireVersion = 1
+const wireVersion = 2
 
 // contract computes what rollouts of the configuration depend on. How long the
 // training is, and how it is evaluated, are no part of it.
@@ -263,7 +263,10 @@ func (t *Trainer) rollAway(ctx context.Context, n int) ([][]rolled, error) {
 		}
 	}
 	err = t.away.farm.Do(ctx, pieces, func(id string, data []byte) error {
-		o := orders[id]
+		o, ordered := orders[id]
+		if !ordered {
+			return fmt.Errorf("rollout %q came back, which nobody ordered", id)
+		}
 		task := t.Train[o.Task]
 		rollout := t.rolloutOf(task)
 		trajectory, err := unpackRollout(data, envace.Transcript{Task: task, Policy: rollout.Told, Memory: rollout.Memory, Tools: rollout.Tools}, t.Format)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,7 +17,6 @@ import (
 	"understudy/audit"
 	"understudy/audit/queue"
 	"understudy/audit/queue/embedded"
-	"understudy/envace"
 	"understudy/envace/train"
 )
 
@@ -213,40 +211,6 @@ func TestWorkerOfAnotherRun(t *testing.T) {
 	}
 }
 
-// A rollout survives its travel bit for bit, and garbage is refused.
-func TestWire(t *testing.T) {
-	t.Parallel()
-	c, r := quick(t)
-	trajectories, err := train.Sampled(t.Context(), c, r, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, trajectory := range trajectories {
-		packed, again, err := train.Travel(trajectory, c.Format)
-		if err != nil {
-			t.Fatal(err)
-		}
-		a, b := trajectory.Outputs(), again.Outputs()
-		if len(a) == 0 || len(a) != len(b) || trajectory.Stop != again.Stop {
-			t.Fatalf("%d outputs became %d, %s became %s", len(a), len(b), trajectory.Stop, again.Stop)
-		}
-		for i := range a {
-			if !equalOutputs(*a[i], *b[i]) {
-				t.Errorf("output %d: %+v became %+v", i, *a[i], *b[i])
-			}
-		}
-		for i, call := range trajectory.Calls() {
-			other := again.Calls()[i]
-			if call.Call.Tool != other.Call.Tool || !bytes.Equal(call.Call.Arguments, other.Call.Arguments) || !bytes.Equal(call.Raw, other.Raw) {
-				t.Errorf("call %d: %+v became %+v", i, call, other)
-			}
-		}
-		if _, _, err := train.Unpack(packed[:len(packed)/2], c.Format); err == nil {
-			t.Error("half a rollout was read")
-		}
-	}
-}
-
 // Weights are what their digest says, or an error.
 func TestFarmBlobs(t *testing.T) {
 	t.Parallel()
@@ -311,8 +275,4 @@ func TestFarmReturnThatIsGone(t *testing.T) {
 	if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-}
-
-func equalOutputs(a, b envace.Output) bool {
-	return a.Role == b.Role && a.Text == b.Text && a.Truncated == b.Truncated && slices.Equal(a.Prompt, b.Prompt) && slices.Equal(a.Tokens, b.Tokens) && slices.Equal(a.LogProbs, b.LogProbs)
 }

@@ -32,6 +32,9 @@ func (t *Trainer) calibrate(ctx context.Context, b *collected, m *meter) error {
 		if err != nil {
 			return fmt.Errorf("score %d rehearsals: %w", len(part.Outputs), err)
 		}
+		if len(scored.Scores) != len(part.Outputs) {
+			return fmt.Errorf("score %d rehearsals: %d scores came back", len(part.Outputs), len(scored.Scores))
+		}
 		for j, reward := range scored.Scores {
 			m.scored(reward)
 			t.pay(b.graded, of[start+j], reward)
@@ -73,10 +76,12 @@ func (t *Trainer) rehearsed(r rolled, rollout, first int) (asked []audit.Output,
 				at = append(at, output)
 				output++
 			}
-			history = append(history, audit.Earlier{Call: item.Answer.Call, Answer: &answer})
+			if !item.Answer.Dropped { // else the sandbox must not make it, either
+				history = append(history, audit.Earlier{Call: item.Answer.Call, Answer: &answer})
+			}
 		}
 	}
-	if n := len(asked); n > 0 {
+	if n := len(asked); n > 0 && !r.grade.Unknown {
 		asked[n-1].Success = &r.grade.Success
 	}
 	return asked, at
@@ -84,6 +89,9 @@ func (t *Trainer) rehearsed(r rolled, rollout, first int) (asked []audit.Output,
 
 func (t *Trainer) ask(r rolled, rollout int, history []audit.Earlier, answer *envace.Answer, rehearsal *envace.Rehearsed) audit.Output {
 	text, step, sample := string(answer.Raw), len(history), 0
+	if rehearsal.StateDelta != nil { // it is judged with what it says of the state
+		text = envace.RehearsalText(answer.Raw, rehearsal.StateDelta)
+	}
 	return audit.Output{
 		Environment: t.Recipe.Environment, Start: audit.Start{Task: r.trajectory.Task.ID}, History: slices.Clip(history),
 		Call: answer.Call, Rehearsal: &text, Mode: audit.Open, Role: audit.RoleRehearse,

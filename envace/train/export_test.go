@@ -117,3 +117,21 @@ func Differ(grades ...envace.Grade) bool {
 	}
 	return differ(group)
 }
+
+// Calibrated is what each output of a rollout is paid for its fidelity.
+func Calibrated(ctx context.Context, c Config, trajectory *envace.Trajectory, grade envace.Grade) ([]float64, error) {
+	c.Recipe.Calibration.Lambda = 1
+	t, m := &Trainer{Config: c}, &meter{}
+	b := t.collect([][]rolled{{{trajectory: trajectory, grade: grade}}}, m)
+	err := t.calibrate(ctx, b, m)
+	paid := make([]float64, len(b.graded))
+	for i, o := range b.graded {
+		paid[i] = o.Calibration
+	}
+	return paid, err
+}
+
+// Fetched is the folder below dir into which a worker fetched weights.
+func Fetched(ctx context.Context, farm Farm, dir string) (string, error) {
+	return (&hand{farm: farm, dir: dir}).fetch(ctx, "version")
+}

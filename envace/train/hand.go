@@ -161,11 +161,15 @@ func (h *hand) fetch(ctx context.Context, version string) (_ string, err error) 
 		return "", err
 	}
 	for set, digests := range files {
-		if err := os.MkdirAll(filepath.Join(folder, filepath.Base(set)), 0o700); err != nil {
-			return "", err
-		}
 		for name, digest := range digests {
-			if err := h.copy(ctx, digest, filepath.Join(folder, filepath.Base(set), filepath.Base(name))); err != nil {
+			if !filepath.IsLocal(set) || !filepath.IsLocal(name) {
+				return "", fmt.Errorf("the list names %q in %q, which would lie outside of its folder", name, set)
+			}
+			path := filepath.Join(folder, set, name)
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				return "", err
+			}
+			if err := h.copy(ctx, digest, path); err != nil {
 				return "", err
 			}
 		}

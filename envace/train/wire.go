@@ -34,6 +34,7 @@ type wireItem struct {
 type wireAnswer struct {
 	Raw       []byte      `json:"raw,omitempty"`
 	Role      string      `json:"role,omitempty"` // of the call, where the world gave it one
+	Dropped   bool        `json:"dropped,omitempty"`
 	Rehearsal *wireOutput `json:"rehearsal,omitempty"`
 }
 
@@ -74,7 +75,7 @@ func packRollout(t *envace.Trajectory) ([]byte, error) {
 		case item.Act != nil:
 			wire.Items[i].Act = w.output(&item.Act.Output)
 		case item.Answer != nil:
-			answer := &wireAnswer{Raw: item.Answer.Raw, Role: item.Answer.Call.Role}
+			answer := &wireAnswer{Raw: item.Answer.Raw, Role: item.Answer.Call.Role, Dropped: item.Answer.Dropped}
 			if r := item.Answer.Rehearsal; r != nil {
 				answer.Raw, answer.Rehearsal = nil, w.output(&r.Output)
 			}
@@ -155,7 +156,7 @@ func unpackRollout(packed []byte, head envace.Transcript, format envace.Format) 
 
 func (r *wireReader) answer(w *wireAnswer, call audit.Call, format envace.Format) (*envace.Answer, error) {
 	call.Role = w.Role
-	answer := &envace.Answer{Call: call, Raw: w.Raw}
+	answer := &envace.Answer{Call: call, Raw: w.Raw, Dropped: w.Dropped}
 	if w.Rehearsal == nil {
 		return answer, nil
 	}
