@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -120,14 +119,17 @@ func (d *demonstrator) row(ctx context.Context, task audit.Task, random *rand.Ra
 
 // shown is the row of given steps, read with a memory.
 func (d *demonstrator) shown(ctx context.Context, task audit.Task, steps []step, memory string) (r row, err error) {
-	session, err := d.env.Open(ctx, audit.Start{Task: task.ID})
-	if err != nil {
-		return r, err
+	calls := make([]audit.Call, len(steps))
+	for i, s := range steps {
+		calls[i] = s.call
 	}
-	defer func() { err = errors.Join(err, session.Close()) }()
+	turns, err := answered(ctx, d.env, task, calls)
+	if err != nil {
+		return r, fmt.Errorf("demonstrate task %s: %w", task.ID, err)
+	}
 	t := &envace.Transcript{Task: task, Memory: memory, Tools: d.tools}
 	end := d.format.Vocabulary.End()
-	for _, s := range steps {
+	for i, s := range steps {
 		tokens, err := d.format.CallTokens(s.call)
 		if err != nil {
 			return r, err
@@ -136,16 +138,12 @@ func (d *demonstrator) shown(ctx context.Context, task audit.Task, steps []step,
 			return r, err
 		}
 		t.Items = append(t.Items, envace.Item{Act: &envace.Act{Calls: []audit.Call{s.call}}})
-		seen, err := session.Call(ctx, s.call)
-		if err != nil {
-			return r, fmt.Errorf("demonstrate task %s: %w", task.ID, err)
-		}
 		if t.Memory == "" { // REHEARSE does not read a memory: its prompt is another row
-			if err := d.say(&r, t, audit.RehearseRole, append(d.format.AnswerTokens(seen.Raw), end), true); err != nil {
+			if err := d.say(&r, t, audit.RehearseRole, append(d.format.AnswerTokens(turns[i].Answer), end), true); err != nil {
 				return r, err
 			}
 		}
-		t.Items = append(t.Items, envace.Item{Answer: &envace.Answer{Call: s.call, Raw: seen.Raw}})
+		t.Items = append(t.Items, envace.Item{Answer: &envace.Answer{Call: s.call, Raw: turns[i].Answer}})
 	}
 	return r, d.say(&r, t, audit.ActRole, d.format.DoneTokens(), true)
 }
@@ -179,19 +177,14 @@ func (d *demonstrator) memory(ctx context.Context, task audit.Task, random *rand
 	return strings.Join(told, "\n"), nil
 }
 
-func (d *demonstrator) attempt(ctx context.Context, task audit.Task, calls []audit.Call) (t *envace.Trajectory, err error) {
-	session, err := d.env.Open(ctx, audit.Start{Task: task.ID})
+func (d *demonstrator) attempt(ctx context.Context, task audit.Task, calls []audit.Call) (*envace.Trajectory, error) {
+	turns, err := answered(ctx, d.env, task, calls)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("attempt task %s: %w", task.ID, err)
 	}
-	defer func() { err = errors.Join(err, session.Close()) }()
-	t = &envace.Trajectory{}
-	for _, call := range calls {
-		seen, err := session.Call(ctx, call)
-		if err != nil {
-			return nil, fmt.Errorf("attempt task %s: %w", task.ID, err)
-		}
-		t.Items = append(t.Items, envace.Item{Answer: &envace.Answer{Call: call, Raw: seen.Raw}})
+	t := &envace.Trajectory{}
+	for _, turn := range turns {
+		t.Items = append(t.Items, envace.Item{Answer: &envace.Answer{Call: turn.Call, Raw: turn.Answer}})
 	}
 	return t, nil
 }

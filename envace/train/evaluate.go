@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -106,7 +107,8 @@ func (t *Trainer) evaluateTask(ctx context.Context, task audit.Task, number int)
 }
 
 // evaluateSample rolls a task out in the sandbox, if there is one, and in
-// imagination. A rollout that cannot be graded leaves the evaluation: it is no failure.
+// imagination. One that cannot be graded, as its world or the judge failed, leaves the
+// evaluation: it is no failure.
 func (t *Trainer) evaluateSample(ctx context.Context, rollout envace.Rollout, task audit.Task, seed uint64, e *EvaluatedTask) (tokens int, err error) {
 	solved, executed := false, false
 	if t.Environment != nil {
@@ -116,6 +118,10 @@ func (t *Trainer) evaluateSample(ctx context.Context, rollout envace.Rollout, ta
 			return 0, err
 		}
 		tokens += acted.Sampled()
+		if acted.Stop.Rewardless() {
+			e.Unknown++
+			return tokens, nil
+		}
 		solved = acted.Check != nil && acted.Check.Success()
 	}
 	rollout.Source = t.rehearsing(rollout.Greedy)
@@ -134,6 +140,10 @@ func (t *Trainer) evaluateSample(ctx context.Context, rollout envace.Rollout, ta
 	}
 	if t.Environment != nil {
 		check, err := envace.Execute(ctx, t.Environment, imagined)
+		if errors.Is(err, envace.ErrWorld) && ctx.Err() == nil {
+			e.Unknown++
+			return tokens, nil
+		}
 		if err != nil {
 			return tokens, err
 		}

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"understudy/audit"
@@ -17,21 +18,27 @@ var _ envace.Source = Solutions{}
 
 // Open implements envace.Source.
 func (s Solutions) Open(ctx context.Context, task audit.Task) (envace.World, error) {
-	session, err := s.Environment.Open(ctx, audit.Start{Task: task.ID})
+	turns, err := answered(ctx, s.Environment, task, task.Solution)
 	if err != nil {
-		return nil, fmt.Errorf("record task %s: %w: %w", task.ID, envace.ErrWorld, err)
-	}
-	var turns []audit.Turn
-	for _, call := range task.Solution {
-		seen, err := session.Call(ctx, call)
-		if err != nil {
-			_ = session.Close() // the first error says more
-			return nil, fmt.Errorf("record %s of task %s: %w: %w", call.Tool, task.ID, envace.ErrWorld, err)
-		}
-		turns = append(turns, audit.Turn{Call: call, Answer: seen.Raw})
-	}
-	if err := session.Close(); err != nil {
 		return nil, fmt.Errorf("record task %s: %w", task.ID, err)
 	}
 	return envace.Recorded{Turns: map[string][]audit.Turn{task.ID: turns}}.Open(ctx, task)
+}
+
+// answered are calls, made in a world of their own, with their answers. A world that
+// fails is envace.ErrWorld.
+func answered(ctx context.Context, env audit.Environment, task audit.Task, calls []audit.Call) (turns []audit.Turn, err error) {
+	world, err := envace.Executing{Environment: env}.Open(ctx, task)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, world.Close()) }()
+	for _, call := range calls {
+		answer, err := world.Answer(ctx, nil, call, 0)
+		if err != nil {
+			return nil, err
+		}
+		turns = append(turns, audit.Turn{Call: call, Answer: answer.Raw})
+	}
+	return turns, nil
 }

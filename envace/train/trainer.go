@@ -124,9 +124,9 @@ func (t *Trainer) rehearsing(greedy bool) envace.Rehearsing {
 	return envace.Rehearsing{Policy: t.policy, Read: t.Format.ReadRehearsal, Max: t.Recipe.Rollout.ResponseTokens, Greedy: greedy}
 }
 
-// Step does one training step and returns its metrics. An error leaves the
-// parameters as the last completed step had them, except that a failed optimiser
-// update has changed nothing.
+// Step does one training step and returns its metrics. After an error the trainer is
+// only to be closed: the draws of the step are lost, and some parameter sets may have
+// moved while others have not. A run goes on from its last checkpoint.
 func (t *Trainer) Step(ctx context.Context) ([]audit.Metric, error) {
 	var m meter
 	groups, err := t.sample(ctx, &m)

@@ -159,12 +159,12 @@ func (t *Trainer) demonstrations(ctx context.Context, d *demonstrator, number in
 }
 
 // solved is the share of n training tasks that ACT solves in the sandbox, sampling
-// as it will in training.
+// as it will in training; those whose world fails do not count.
 func (t *Trainer) solved(ctx context.Context, n int) (float64, error) {
 	n = min(n, len(t.Train))
-	done := make([]bool, n)
+	checks := make([]*audit.CheckResult, n)
 	group, ctx := errgroup.WithContext(ctx)
-	for i := range done {
+	for i := range checks {
 		group.Go(func() error {
 			rollout := t.rolloutOf(t.Train[len(t.Train)-1-i])
 			rollout.Source = envace.Executing{Environment: t.Environment}
@@ -172,16 +172,18 @@ func (t *Trainer) solved(ctx context.Context, n int) (float64, error) {
 			if err != nil {
 				return err
 			}
-			done[i] = trajectory.Check != nil && trajectory.Check.Success()
+			checks[i] = trajectory.Check
 			return nil
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return 0, fmt.Errorf("look at the warm start: %w", err)
 	}
-	solved := 0.0
-	for _, d := range done {
-		solved += truth(d)
+	var solved mean
+	for _, check := range checks {
+		if check != nil {
+			solved.sum, solved.n = solved.sum+truth(check.Success()), solved.n+1
+		}
 	}
-	return solved / float64(n), nil
+	return solved.sum / max(solved.n, 1), nil
 }
