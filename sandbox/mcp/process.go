@@ -40,7 +40,7 @@ func start(spec Spec, t *tap) (*process, error) {
 	for _, name := range slices.Sorted(keys(spec.Env)) {
 		cmd.Env = append(cmd.Env, name+"="+spec.Env[name])
 	}
-	group(cmd)
+	adapter.Group(cmd)
 	p := &process{cmd: cmd, log: &adapter.Tail{}, gone: make(chan struct{})}
 	cmd.Stderr = p.log
 	cmd.WaitDelay = time.Second // for grandchildren that hold stderr open
@@ -84,7 +84,7 @@ func (p *process) end() {
 
 // kill ends the group at once and reaps its leader.
 func (p *process) kill() {
-	killGroup(p.cmd)
+	adapter.KillGroup(p.cmd)
 	<-p.gone
 	_ = p.lines.Close()
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"understudy/audit"
@@ -37,6 +38,8 @@ type process struct {
 	mu   sync.Mutex // one request at a time
 	last uint64     // id of the last request
 	dead error      // why the runner can no longer be asked
+
+	reaped atomic.Bool // its number may be another's
 }
 
 // errDied and errTimeout say how a runner was lost.
@@ -72,14 +75,20 @@ func start(ctx context.Context, spec Spec) (*process, error) {
 	}
 }
 
+// waitDelay is how long a dead runner's stderr may stay open: where a jail has no
+// process namespace, what a class or a dry run left behind may hold it for ever.
+const waitDelay = time.Second
+
 func launch(spec Spec, jail jail, python string) (*process, error) {
 	// The runner outlives any one call's context; Close and kill end it.
 	cmd := exec.Command(python, "-B", "-s", "-u", "-c", runnerSource, strconv.Itoa(spec.Memory)) //nolint:noctx // see above
 	cmd.Env = []string{"PYTHONHASHSEED=0", "LC_ALL=C.UTF-8", "PATH=/usr/bin:/bin"}
 	cmd.Dir = "/"
 	jail.apply(cmd)
+	adapter.Group(cmd)
 	log := &adapter.Tail{}
 	cmd.Stderr = log
+	cmd.WaitDelay = waitDelay
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -142,7 +151,7 @@ func (p *process) ask(ctx context.Context, timeout time.Duration, op string, fie
 		return fmt.Errorf("encode %s: %w", op, err)
 	}
 	var expired bool
-	timer := time.AfterFunc(timeout, func() { _ = p.cmd.Process.Kill() })
+	timer := time.AfterFunc(timeout, func() { p.end() })
 	line, err := p.exchange(append(request, '\n'))
 	expired = !timer.Stop()
 	if err != nil {
@@ -167,7 +176,7 @@ func (p *process) exchange(request []byte) ([]byte, error) {
 			return line, err
 		}
 		if len(line) > maxReply {
-			_ = p.cmd.Process.Kill()
+			p.end()
 			return nil, errors.New("reply over the limit")
 		}
 	}
@@ -180,7 +189,7 @@ func (p *process) answer(line []byte, into any) error {
 		Fault *string         `json:"fault"`
 	}
 	if err := json.Unmarshal(line, &reply); err != nil || reply.ID != p.last {
-		_ = p.cmd.Process.Kill() // out of step: nothing it says can be trusted any more
+		p.end() // out of step: nothing it says can be trusted any more
 		p.dead = p.lost(false)
 		return p.dead
 	}
@@ -193,8 +202,22 @@ func (p *process) answer(line []byte, into any) error {
 	return json.Unmarshal(reply.OK, into)
 }
 
+// end kills the runner with all that it started.
+func (p *process) end() {
+	if !p.reaped.Load() {
+		adapter.KillGroup(p.cmd)
+	}
+}
+
+// reap waits for the runner's end; how it ended is in its last words.
+func (p *process) reap() {
+	_ = p.cmd.Wait()
+	p.reaped.Store(true)
+}
+
 func (p *process) lost(expired bool) error {
-	_ = p.cmd.Wait() // reap it; how it ended is in its last words
+	p.end() // it may have ended by itself, and left something behind
+	p.reap()
 	if expired {
 		return errTimeout
 	}
@@ -205,12 +228,12 @@ func (p *process) lost(expired bool) error {
 }
 
 func (p *process) kill() {
-	_ = p.cmd.Process.Kill()
+	p.end()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.dead == nil {
 		p.dead = errDied
 		_ = p.stdin.Close()
-		_ = p.cmd.Wait()
+		p.reap()
 	}
 }

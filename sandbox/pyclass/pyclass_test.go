@@ -290,6 +290,64 @@ func TestLostRunnerHarmsNobody(t *testing.T) {
 	}
 }
 
+const unshowable = `
+import os
+
+class Odd:
+    def __init__(self, config=None):
+        self.n = 0
+
+    def deep(self):
+        self.n += 1
+        data = []
+        for _ in range(300):
+            data = [data]
+        return {"success": True, "data": data}
+
+    def bury(self):
+        self.n += 1
+        self.hole = []
+        for _ in range(300):
+            self.hole = [self.hole]
+        return {"success": True}
+
+    def count(self):
+        return {"success": True, "data": self.n}
+`
+
+// TestWhatCannotBeShownDidNotHappen: an answer or a state that is no JSON is a
+// fault of the class, and its change is no later call's.
+func TestWhatCannotBeShownDidNotHappen(t *testing.T) {
+	t.Parallel()
+	_, s := open(t, pyclass.Spec{
+		Name: "odd", Kind: pyclass.EnvScaler, Class: "Odd", Source: unshowable, Tools: tools("deep", "bury", "count"), Timeout: 5 * time.Minute,
+	})
+	for _, tool := range []string{"deep", "bury"} {
+		if o := call(t, s, tool, `{}`); o.Status != audit.StatusFault || !strings.Contains(o.Error.Message, "nested deeper") {
+			t.Errorf("%s: %s %s %v", tool, o.Status, o.Raw, o.Error)
+		}
+		if o := call(t, s, "count", `{}`); o.Status != audit.StatusOK || len(o.Delta) > 0 || !strings.Contains(string(o.Raw), `"data": 0`) {
+			t.Errorf("after %s: %s %s, changed %s; want a world in which nothing happened", tool, o.Status, o.Raw, delta(o))
+		}
+	}
+}
+
+// TestForgedChecks: the checks are foreign code, too, and may answer for the runner.
+func TestForgedChecks(t *testing.T) {
+	t.Parallel()
+	spec := library(t)
+	spec.Tasks[0].Checks = []string{
+		"import os, sys\ndef check_func(final_state):\n    frame = sys._getframe()\n    while 'request' not in frame.f_locals or 'id' not in frame.f_locals['request']:\n        frame = frame.f_back\n" +
+			"    os.write(1, b'{\"id\": %d, \"ok\": {\"results\": []}}\\n' % frame.f_locals['request']['id'])\n    os._exit(0)",
+	}
+	env, _ := open(t, spec)
+	s := session(t, env, audit.Start{Task: "t1"})
+	result, err := s.(audit.Checker).Check(t.Context(), "t1")
+	if err == nil || !strings.Contains(err.Error(), "the runner answered 0") {
+		t.Errorf("a forged answer is the result %+v, %v", result, err)
+	}
+}
+
 func TestJail(t *testing.T) {
 	t.Parallel()
 	env, s := open(t, library(t))

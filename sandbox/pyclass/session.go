@@ -1,6 +1,7 @@
 package pyclass
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,6 +28,7 @@ type session struct {
 	world  adapter.World
 	log    []request
 	born   uint64 // generation of the runner that holds the instance
+	stale  bool   // the instance is not what the log leads to: it is rebuilt before anything else
 	kept   map[audit.SnapshotID]kept
 	closed bool
 }
@@ -88,21 +90,21 @@ func (s *session) run(ctx context.Context, op string, call audit.Call) (audit.Ob
 	fields := map[string]any{"tool": call.Tool, "arguments": arguments}
 	var r result
 	err := s.ask(ctx, op, fields, &r)
+	fault, broke := errors.AsType[*faultError](err)
 	switch {
+	case broke: // what the method answered or left behind cannot be shown
+		r = result{Status: audit.StatusFault, Message: fault.message}
 	case isLost(err):
 		// The instance is rebuilt without this call: it did not happen.
 		return adapter.Fault(audit.StatusFault, err.Error()), nil
 	case err != nil:
 		return audit.Observation{}, err
 	}
-	if r.Status == audit.StatusFault {
-		if op == "call" {
-			err = s.rebuild(ctx) // the method may have raised halfway through a change
-		}
-		return adapter.Fault(audit.StatusFault, r.Message), err
-	}
 	o, after := s.observe(r)
-	if op == "call" && o.Status != audit.StatusFault {
+	if op == "call" {
+		if o.Status == audit.StatusFault {
+			return o, s.rebuild(ctx) // the method may have raised halfway through a change
+		}
 		s.world = after
 		s.log = append(s.log, request{op, fields})
 	}
@@ -112,6 +114,9 @@ func (s *session) run(ctx context.Context, op string, call audit.Call) (audit.Ob
 
 // observe turns an answer into an observation and the world after it.
 func (s *session) observe(r result) (audit.Observation, adapter.World) {
+	if r.Status == audit.StatusFault {
+		return adapter.Fault(audit.StatusFault, r.Message), s.world
+	}
 	o := audit.Observation{Status: r.Status, Raw: []byte(r.Raw)}
 	if r.Status == audit.StatusRefused {
 		o.Error = &audit.CallError{Family: audit.DefaultInference().Text(r.Message), Message: r.Message}
@@ -137,7 +142,7 @@ func (s *session) ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if born != s.born {
+	if s.stale || born != s.born {
 		return s.rebuild(ctx)
 	}
 	return nil
@@ -150,6 +155,7 @@ func (s *session) rebuild(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.stale = true // until the whole log was replayed
 	replayed, err := s.environment.replay(ctx, p, s.name, s.log)
 	if err != nil {
 		return err
@@ -160,7 +166,7 @@ func (s *session) rebuild(ctx context.Context) error {
 			Hint: "the class is not deterministic: it reads something outside its instance",
 		}
 	}
-	s.world, s.born = replayed, born
+	s.world, s.born, s.stale = replayed, born, false
 	return nil
 }
 
@@ -288,11 +294,12 @@ func (s *session) State(_ context.Context, pointer string) (json.RawMessage, err
 }
 
 // Check runs the task's check functions over the final state, and over the
-// initial one to see what a do-nothing agent would be given.
+// initial one to see what a do-nothing agent would be given. An empty task is the
+// one that the session was opened with.
 func (s *session) Check(ctx context.Context, task string) (audit.CheckResult, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	scenario, err := s.environment.task(task)
+	scenario, err := s.environment.task(cmp.Or(task, s.task))
 	if err != nil {
 		return audit.CheckResult{}, err
 	}
@@ -303,6 +310,9 @@ func (s *session) Check(ctx context.Context, task string) (audit.CheckResult, er
 		err := s.ask(ctx, "check", map[string]any{
 			"checks": scenario.Checks, "initial": s.initial.Value().String(), "final": final.String(),
 		}, &reply)
+		if err == nil && len(reply.Results) != len(scenario.Checks) {
+			err = fmt.Errorf("task %s has %d checks, and the runner answered %d", scenario.ID, len(scenario.Checks), len(reply.Results))
+		}
 		return reply.Results, err
 	}
 	final, err := passed(s.world.Value())
