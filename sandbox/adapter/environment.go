@@ -69,12 +69,25 @@ type Begin struct {
 
 // Reply is what a server answered to a call.
 type Reply struct {
-	Status audit.Status // ok, refused, invalid or fault
-	Raw    []byte       // the bytes that an agent would see
+	Status audit.Status
+	Raw    []byte // the bytes that an agent would see
 	Error  *audit.CallError
 	Effect *Effect // what the server itself knows of the change; nil = nothing
 
 	Unmoved bool // a fault that is known to have done nothing
+}
+
+// silence says why a reply shows nothing of the world; nil = it does, be it by a
+// refusal.
+func (r Reply) silence() error {
+	switch r.Status {
+	case audit.StatusOK, audit.StatusRefused, audit.StatusInvalid:
+		return nil
+	}
+	if r.Error != nil && r.Error.Message != "" {
+		return errors.New(r.Error.Message)
+	}
+	return errors.New("the server gave the status " + string(r.Status))
 }
 
 // Config is what a declaration says of a foreign environment, whatever its

@@ -264,12 +264,13 @@ func (s *session) glimpse(ctx context.Context, seen sight) (diff.Value, error) {
 		return diff.Decode(text, stateLimits())
 	}
 	reply, err := s.episode.Call(ctx, seen.call.Tool, seen.call.Arguments)
-	switch {
-	case err != nil:
+	if err != nil {
 		return diff.Value{}, &silentError{err}
-	case reply.Status == audit.StatusFault:
-		return diff.Value{}, fmt.Errorf("probe %s: %s", seen.call.Tool, reply.Error.Message)
-	case reply.Status != audit.StatusOK:
+	}
+	if err := reply.silence(); err != nil {
+		return diff.Value{}, fmt.Errorf("probe %s: %w", seen.call.Tool, err)
+	}
+	if reply.Status != audit.StatusOK {
 		return diff.Value{}, nil
 	}
 	a := s.environment.rules.Of(seen.call.Tool).Read(reply.Raw)
@@ -279,7 +280,8 @@ func (s *session) glimpse(ctx context.Context, seen sight) (diff.Value, error) {
 	return a.Body, nil
 }
 
-// worldOf builds the probed state: each answer at its pointer.
+// worldOf builds the probed state: each answer at its pointer. One above another
+// (a list, and its search for a word) moves to the member "" beside it.
 func worldOf(parts map[string]diff.Value) (World, error) {
 	tree := map[string]any{}
 	for _, at := range slices.Sorted(maps.Keys(parts)) {
@@ -292,6 +294,9 @@ func worldOf(parts map[string]diff.Value) (World, error) {
 			child, ok := node[unescape(step)].(map[string]any)
 			if !ok {
 				child = map[string]any{}
+				if above, taken := node[unescape(step)]; taken {
+					child[""] = above
+				}
 				node[unescape(step)] = child
 			}
 			node = child

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,7 +47,7 @@ func (s *session) prepare(ctx context.Context) error {
 		if err := now.declare(offered); err != nil {
 			return fmt.Errorf("the server's tools changed: %w", err)
 		}
-		if changed := changedTools(s.environment.tools, now.tools); changed != "" {
+		if changed := ChangedTools(s.environment.tools, now.tools); changed != "" {
 			return errors.New("the server's tools changed: " + changed)
 		}
 	}
@@ -55,26 +57,31 @@ func (s *session) prepare(ctx context.Context) error {
 	return s.setup(ctx)
 }
 
-// changedTools names the first tool that is new, gone or another; "" = none.
-func changedTools(before, now []audit.Tool) string {
-	known := map[string]string{}
-	for _, t := range before {
-		known[t.Name] = string(t.Input)
-	}
-	for _, t := range now {
-		input, found := known[t.Name]
-		switch {
-		case !found:
-			return t.Name + " is new"
-		case input != string(t.Input):
-			return t.Name + " has another schema"
+// ChangedTools says which tool is another one, new or gone, the first in the order
+// of names; "" = none.
+func ChangedTools(before, now []audit.Tool) string {
+	was, is := inputs(before), inputs(now)
+	for _, name := range slices.Sorted(maps.Keys(was)) {
+		if input, found := is[name]; !found {
+			return name + " is gone"
+		} else if input != was[name] {
+			return name + " has another schema"
 		}
-		delete(known, t.Name)
 	}
-	for name := range known {
-		return name + " is gone"
+	for _, name := range slices.Sorted(maps.Keys(is)) {
+		if _, found := was[name]; !found {
+			return name + " is new"
+		}
 	}
 	return ""
+}
+
+func inputs(tools []audit.Tool) map[string]string {
+	out := make(map[string]string, len(tools))
+	for _, t := range tools {
+		out[t.Name] = string(t.Input)
+	}
+	return out
 }
 
 func (s *session) Call(ctx context.Context, call audit.Call) (audit.Observation, error) {

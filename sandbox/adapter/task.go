@@ -3,9 +3,7 @@ package adapter
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"understudy/audit"
@@ -130,22 +128,26 @@ func (s *session) verify(ctx context.Context) ([]bool, error) {
 		if err != nil {
 			return nil, err
 		}
-		if reply.Status == audit.StatusFault {
-			return nil, errors.New("check " + strconv.Itoa(i+1) + ": " + reply.Error.Message)
+		if err := reply.silence(); err != nil {
+			return nil, fmt.Errorf("check %d: %w", i+1, err)
 		}
-		holds[i] = c.holds(s.environment.rules.Of(c.Call.Tool), reply)
+		answer := s.environment.rules.Of(c.Call.Tool).Read(reply.Raw)
+		if reply.Status == audit.StatusOK && !answer.Valid { // nothing is known to be absent from it
+			return nil, fmt.Errorf("check %d: the answer of %s cannot be read: %s", i+1, c.Call.Tool, answer.Message)
+		}
+		holds[i] = c.holds(reply, answer.Body)
 	}
 	return holds, nil
 }
 
-func (c Check) holds(rules *audit.ToolRules, reply Reply) bool {
+func (c Check) holds(reply Reply, body diff.Value) bool {
 	if c.Refused != "" {
 		return reply.Error != nil && reply.Error.Family == c.Refused
 	}
 	if reply.Status != audit.StatusOK {
 		return false
 	}
-	at, found := rules.Read(reply.Raw).Body.Lookup(c.At)
+	at, found := body.Lookup(c.At)
 	if c.Absent {
 		return !found
 	}

@@ -83,18 +83,8 @@ func (e *episode) compareTools(ctx context.Context) error {
 		return err
 	}
 	e.server.note("the server announced other tools during an episode")
-	known := map[string]string{}
-	for _, t := range e.server.tools {
-		known[t.Name] = string(t.Input)
-	}
-	for _, t := range tools {
-		if input, ok := known[t.Name]; !ok || input != string(t.Input) {
-			return fmt.Errorf("the server changed its tools during the episode: %s is another one", t.Name)
-		}
-		delete(known, t.Name)
-	}
-	for name := range known {
-		return fmt.Errorf("the server changed its tools during the episode: %s is gone", name)
+	if changed := adapter.ChangedTools(e.server.tools, tools); changed != "" {
+		return errors.New("the server changed its tools during the episode: " + changed)
 	}
 	return nil
 }
@@ -203,8 +193,11 @@ func (e *episode) State(ctx context.Context, pointer string) (json.RawMessage, e
 // Check implements audit.Checker.
 func (e *episode) Check(ctx context.Context, task string) (audit.CheckResult, error) {
 	a, err := ask(ctx, e.connection, methodCheck, &handle{Session: e.handle, Task: task})
-	if err != nil || a.Check == nil {
+	if err != nil {
 		return audit.CheckResult{}, err
+	}
+	if a.Check == nil {
+		return audit.CheckResult{}, errors.New("the server answered " + methodCheck + " without a result")
 	}
 	return *a.Check, nil
 }

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -86,7 +87,7 @@ func extended(reply *adapter.Reply, res result) {
 		reply.Status = status
 	}
 	var known audit.CallError
-	if json.Unmarshal(meta[metaError], &known) == nil && known.Family != "" {
+	if json.Unmarshal(meta[metaError], &known) == nil && slices.Contains(audit.Families(), known.Family) {
 		reply.Error = &known
 	}
 	if reply.Status == audit.StatusOK {
