@@ -41,6 +41,9 @@ func serve(kind string) int {
 		_ = offer.ServeStdio(context.Background())
 		return 0
 	}
+	if kind == "late" {
+		return late()
+	}
 	return warehouse(kind)
 }
 

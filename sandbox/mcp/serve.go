@@ -196,7 +196,8 @@ func (o *Offer) world(ctx context.Context, ss *mcp.ServerSession, name string) (
 	if err != nil {
 		return nil, nil, err
 	}
-	return c, world, o.keep(c, "", world)
+	world, err = o.keep(c, "", world)
+	return c, world, err
 }
 
 // client is the record of a client session, made when it is first seen. It is
@@ -235,20 +236,30 @@ func (o *Offer) forget(ss *mcp.ServerSession) {
 	}
 }
 
-// keep remembers a world under a name; a client that has left cannot keep any.
-func (o *Offer) keep(c *client, name string, world audit.Session) error {
+// keep remembers a world under a name and returns the one that has it: of two
+// calls that found none, the first to come here made it. A client that has left
+// cannot keep any.
+func (o *Offer) keep(c *client, name string, world audit.Session) (audit.Session, error) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
+	var err error
+	kept := c.worlds[name]
 	switch {
+	case kept != nil:
 	case c.worlds == nil:
-		return errors.Join(errors.New("the client has left"), world.Close())
+		err = errors.New("the client has left")
 	case len(c.worlds) >= mostWorlds:
-		return errors.Join(&audit.Error{
+		err = &audit.Error{
 			Code: audit.CodeLimit, Message: fmt.Sprintf("%d sessions are open", len(c.worlds)), Hint: "close some with " + methodClose,
-		}, world.Close())
+		}
+	default:
+		kept = world
+		c.worlds[name] = world
 	}
-	c.worlds[name] = world
-	return nil
+	o.mu.Unlock()
+	if kept != world {
+		err = errors.Join(err, world.Close())
+	}
+	return kept, err
 }
 
 // name keeps a world under a new name.
@@ -257,7 +268,8 @@ func (o *Offer) name(c *client, world audit.Session) (*answer, error) {
 	o.serial++
 	name := "w" + strconv.FormatUint(o.serial, 10)
 	o.mu.Unlock()
-	return &answer{Session: name}, o.keep(c, name, world)
+	_, err := o.keep(c, name, world)
+	return &answer{Session: name}, err
 }
 
 // Close ends every world and waits for clients that are still there.

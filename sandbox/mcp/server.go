@@ -246,7 +246,7 @@ func (s *server) transport(c *connection) (mcp.Transport, error) {
 		}
 		headers[s.spec.SessionHeader] = rand.Text()
 	}
-	c.client = &http.Client{Transport: tapRoundTripper{next: http.DefaultTransport.(*http.Transport).Clone(), headers: headers, tap: c.tap}} //nolint:forcetypeassert // of the standard library
+	c.client = &http.Client{Transport: tapRoundTripper{next: http.DefaultTransport.(*http.Transport).Clone(), headers: headers, tap: c.tap}, CheckRedirect: adapter.Stay} //nolint:forcetypeassert // of the standard library
 	return &mcp.StreamableClientTransport{Endpoint: s.spec.URL, HTTPClient: c.client, MaxRetries: -1, DisableStandaloneSSE: true}, nil
 }
 

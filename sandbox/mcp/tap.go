@@ -21,6 +21,7 @@ import (
 // doubles. Calls of one connection come one after the other.
 type tap struct {
 	mu       sync.Mutex
+	asked    jsonrpc.ID // of the last request; an answer to an earlier one came too late
 	last     *jsonrpc.Response
 	bytes    bytes.Buffer // of the HTTP response in which it is
 	cuts     bool         // a call waits whose answer may be cut
@@ -124,10 +125,21 @@ func (c tapConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	message, err := c.Connection.Read(ctx)
 	if response, ok := message.(*jsonrpc.Response); ok && err == nil {
 		c.tap.mu.Lock()
-		c.tap.last = response
+		if response.ID == c.tap.asked {
+			c.tap.last = response
+		}
 		c.tap.mu.Unlock()
 	}
 	return message, err
+}
+
+func (c tapConnection) Write(ctx context.Context, message jsonrpc.Message) error {
+	if request, ok := message.(*jsonrpc.Request); ok && request.IsCall() {
+		c.tap.mu.Lock()
+		c.tap.asked = request.ID
+		c.tap.mu.Unlock()
+	}
+	return c.Connection.Write(ctx, message)
 }
 
 // tapRoundTripper reads along on HTTP, adds the declared headers, and bounds

@@ -112,6 +112,9 @@ func fetch(ctx context.Context, spec Spec) ([]byte, error) {
 		req.Header.Set(name, value)
 	}
 	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}}
+	if len(spec.Headers) > 0 {
+		client.CheckRedirect = adapter.Stay
+	}
 	resp, err := client.Do(req)
 	if err != nil {
 		return nil, audit.ShownError(err)
@@ -139,7 +142,7 @@ func (s *server) Begin(ctx context.Context, start adapter.Begin) (adapter.Episod
 		return nil, err
 	}
 	e := &episode{server: s, transport: &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute}}
-	e.client = &http.Client{Transport: e.transport, Jar: jar, CheckRedirect: stay}
+	e.client = &http.Client{Transport: e.transport, Jar: jar, CheckRedirect: adapter.Stay}
 	if s.spec.SessionHeader != "" {
 		e.session = rand.Text()
 	}
@@ -150,14 +153,6 @@ func (s *server) Begin(ctx context.Context, start adapter.Begin) (adapter.Episod
 		return nil, errors.Join(err, e.Close()) //nolint:contextcheck // a good-bye outlives the caller's context
 	}
 	return e, nil
-}
-
-// stay follows redirects on the backend alone.
-func stay(req *http.Request, via []*http.Request) error {
-	if len(via) >= 5 || req.URL.Host != via[0].URL.Host {
-		return http.ErrUseLastResponse
-	}
-	return nil
 }
 
 // seed starts the episode on the backend.
