@@ -162,24 +162,45 @@ func (in *inputs) add(name string, schema any, required bool) {
 	}
 }
 
+// requestBody is what an operation's body may be.
+type requestBody struct {
+	Ref      string `json:"$ref"`
+	Required bool   `json:"required"`
+	Content  map[string]struct {
+		Schema any `json:"schema"`
+	} `json:"content"`
+}
+
+// requestBody follows a reference to a shared body.
+func (d *document) requestBody(raw json.RawMessage) (body requestBody, err error) {
+	if err := json.Unmarshal(raw, &body); err != nil {
+		return body, err
+	}
+	if at, ok := strings.CutPrefix(body.Ref, "#/components/requestBodies/"); ok {
+		shared, found := d.Components.RequestBodies[at]
+		if !found {
+			return body, fmt.Errorf("%s is not there", body.Ref)
+		}
+		body = requestBody{}
+		if err := json.Unmarshal(shared, &body); err != nil {
+			return body, err
+		}
+	}
+	if body.Ref != "" {
+		return body, fmt.Errorf("its body, %s, cannot be read", body.Ref)
+	}
+	return body, nil
+}
+
 // addBody makes the fields of an object the arguments, and any other body the
 // argument "body".
 func (op *operation) addBody(d *document, raw json.RawMessage, into *inputs) error {
 	if len(raw) == 0 {
 		return nil
 	}
-	var body struct {
-		Ref      string `json:"$ref"`
-		Required bool   `json:"required"`
-		Content  map[string]struct {
-			Schema any `json:"schema"`
-		} `json:"content"`
-	}
-	if err := json.Unmarshal(raw, &body); err != nil {
+	body, err := d.requestBody(raw)
+	if err != nil {
 		return err
-	}
-	if at, ok := strings.CutPrefix(body.Ref, "#/components/requestBodies/"); ok {
-		return op.addBody(d, d.Components.RequestBodies[at], into)
 	}
 	for _, media := range []string{mediaJSON, mediaForm} {
 		content, ok := body.Content[media]

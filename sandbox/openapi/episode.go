@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"understudy/audit"
 	"understudy/audit/diff"
@@ -40,8 +41,8 @@ func value(text []byte) diff.Value {
 func (e *episode) Call(ctx context.Context, tool string, arguments json.RawMessage) (adapter.Reply, error) {
 	op := e.server.ops[tool]
 	path, header, body, err := op.request(arguments)
-	if err != nil {
-		return adapter.Reply{}, err
+	if err != nil { // nothing was sent
+		return adapter.Failed(nil, audit.SchemaInvalid, "arguments: "+err.Error(), nil), nil
 	}
 	a, err := e.send(ctx, op.method, path, header, body)
 	if err != nil {
@@ -107,6 +108,9 @@ func (op operation) request(arguments json.RawMessage) (path string, header http
 			continue
 		}
 		values := texts(raw)
+		if p.In == "header" && strings.ContainsFunc(strings.Join(values, ""), unicode.IsControl) {
+			return "", nil, nil, fmt.Errorf("%s: a header holds no line breaks and no other control characters", p.Name)
+		}
 		switch p.In {
 		case "path":
 			path = strings.ReplaceAll(path, "{"+p.Name+"}", url.PathEscape(strings.Join(values, ",")))

@@ -40,6 +40,7 @@ paths:
       operationId: find_tickets
       parameters:
         - {name: tag, in: query, schema: {type: array, items: {type: string}}}
+        - {name: X-Shelf, in: header, schema: {type: string}}
         - {name: X-Limit, in: header, schema: {type: integer, minimum: 0, exclusiveMinimum: true}}
     post:
       operationId: open_ticket
@@ -140,6 +141,8 @@ func (d *desk) breaks(w http.ResponseWriter, r *http.Request, answer func(int, s
 	case "cut":
 		w.Header().Set("Content-Length", "100")
 		fmt.Fprint(w, "{")
+	case "coded":
+		answer(400, `{"error":{"code":"not_found","message":"the desk is already closed"}}`)
 	case "garbage":
 		answer(200, "{\xff")
 	case "nested":
@@ -225,6 +228,8 @@ func TestAnswersOfEveryKind(t *testing.T) {
 		{call("open_ticket", `{"title":"again"}`), audit.StatusRefused, audit.Conflict, `{"body":{"detail":"ticket already exists"},"status":400}`, "400 says why in its text"},
 		{call("close_ticket", `{"ticket":"t1"}`), audit.StatusOK, "", ``, "204 says nothing"},
 		{broken("nested"), audit.StatusRefused, audit.Conflict, ``, "an error that the backend calls a success"},
+		{broken("coded"), audit.StatusRefused, audit.NotFound, ``, "400 says little, and the body's code more than its text"},
+		{call("find_tickets", `{"X-Shelf":"a\r\nX-Session: other"}`), audit.StatusInvalid, audit.SchemaInvalid, ``, "a header in a header is an argument that is not valid, and no lost episode"},
 		{broken("401"), audit.StatusRefused, audit.Authentication, ``, "by status"},
 		{broken("403"), audit.StatusRefused, audit.Authorization, ``, "by status"},
 		{broken("409"), audit.StatusRefused, audit.Conflict, ``, "by status"},
@@ -274,6 +279,10 @@ func TestBadDocuments(t *testing.T) {
 		"swagger.yaml": {"swagger: '2.0'", "3.0 and 3.1", "version 2"},
 		"page.html":    {"<html>: : :\n\t- x", "JSON nor YAML", "no document at all"},
 		"empty.json":   {`{"openapi":"3.1.0","paths":{}}`, "url", "no server is named"},
+		"ring.json": {
+			`{"openapi":"3.1.0","paths":{"/a":{"post":{"requestBody":{"$ref":"#/components/requestBodies/A"}}}},` +
+				`"components":{"requestBodies":{"A":{"$ref":"#/components/requestBodies/A"}}}}`, "url", "a body that is itself",
+		},
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(row.text), 0o600); err != nil {

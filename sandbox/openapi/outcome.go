@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 
 	"understudy/audit"
@@ -20,8 +19,8 @@ type Outcome struct {
 // outcome reads an answer by its status, and by its body where that says more:
 //
 //	2xx            ok, unless the body is an error
-//	400            refused; the text says why
-//	401 403 404 …  refused, with the family of the status or of the body's code
+//	400            refused; the body says why
+//	401 403 404 …  refused, with the family of the status
 //	422            invalid
 //	429 503        fault, and nothing was done
 //	500 501 5xx    fault; a write may have happened half
@@ -64,27 +63,26 @@ func (s *server) declared(tool string, o Outcome, status int, text []byte) (adap
 	return reply, nil
 }
 
-// refusal is what an agent sees of an error, its family and its text. The body's
-// own code decides before the status, the status before the text; 400 says too
-// little of itself.
+// refusal is what an agent sees of an error, its family and its text. The status
+// decides, as it does where a rehearsal is read; where it says too little, as 400
+// does, the body's own code, and then its text.
 func (s *server) refusal(tool string, status int, text []byte) (shown []byte, family audit.Family, message string) {
 	shown = wrap(status, text)
-	byStatus, known := s.inference.Code(strconv.Itoa(status))
-	inner := s.reader.Plain(tool, text)
-	if inner.Error != nil {
+	family, known := s.inference.Code(strconv.Itoa(status))
+	decided := known && status != http.StatusBadRequest
+	if inner := s.reader.Plain(tool, text); inner.Error != nil {
 		message = inner.Error.Message
-		if slices.Contains(audit.Families(), inner.Error.Family) && status == http.StatusBadRequest {
-			return shown, inner.Error.Family, message
+		if !decided {
+			family, decided = inner.Error.Family, true
 		}
 	}
 	if message == "" {
 		message = detail(text)
 	}
-	if status == http.StatusBadRequest || !known {
+	if !decided {
 		family, _ = s.reader.Text(message)
-		return shown, family, message
 	}
-	return shown, byStatus, message
+	return shown, family, message
 }
 
 // wrap shows the status beside the body, for it alone says that this is an error.
