@@ -127,13 +127,14 @@ func (r Runner) rolloutOf(task Task) envace.Rollout {
 	return rollout
 }
 
-// unknown keeps a failure of the infrastructure as a result that nobody knows; what
+// unknown keeps a failure of the infrastructure, and a conversation that is too long for
+// the model beside the policy, as a result that nobody knows; what
 // asking again cannot mend, and our own faults, end the run.
 func unknown(ctx context.Context, result Result, err error) (Result, error) {
 	if ctx.Err() != nil {
 		return result, context.Cause(ctx)
 	}
-	if e, ok := errors.AsType[*audit.Error](err); ok && e.Code == audit.CodeInfrastructure || errors.Is(err, envace.ErrWorld) {
+	if e, ok := errors.AsType[*audit.Error](err); ok && e.Code == audit.CodeInfrastructure || errors.Is(err, envace.ErrWorld) || errors.Is(err, envace.ErrPrompt) {
 		result.Unknown = err.Error()
 		return result, nil
 	}

@@ -11,9 +11,12 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"understudy/audit"
+	"understudy/envace"
 )
 
 // maxReply bounds what is read of one reply.
@@ -24,23 +27,46 @@ type client struct {
 	base   string        // without user and password
 	user   *url.Userinfo // of the base URL; nil = none
 	config Config
+	only   atomic.Pointer[string] // the one model that the server lists, once it was asked
 }
 
-// post sends body and decodes the reply. Busy and broken servers are asked
-// again with full jitter; a status that asking again cannot mend is an
-// *audit.Error.
+// post sends body and decodes the reply. Busy and broken servers are asked again with
+// full jitter. The error is the cause of ctx's end, envace.ErrPrompt for a prompt over
+// the model's context, or an *audit.Error: with CodeInfrastructure where the server
+// failed or wrote nonsense, with another one where asking again cannot mend it.
 func (c *client) post(ctx context.Context, path string, body, reply any) error {
 	encoded, err := json.Marshal(body)
 	if err != nil {
 		return fmt.Errorf("encode request: %w", err)
 	}
-	return c.retry(ctx, func() (time.Duration, error) {
-		return c.once(ctx, http.MethodPost, path, encoded, reply)
-	})
+	return c.ask(ctx, http.MethodPost, path, encoded, reply)
 }
 
+// get is post without a body.
 func (c *client) get(ctx context.Context, path string, reply any) error {
-	return c.retry(ctx, func() (time.Duration, error) { return c.once(ctx, http.MethodGet, path, nil, reply) })
+	return c.ask(ctx, http.MethodGet, path, nil, reply)
+}
+
+func (c *client) ask(ctx context.Context, method, path string, body []byte, reply any) error {
+	err := c.retry(ctx, func() (time.Duration, error) { return c.once(ctx, method, path, body, reply) })
+	_, known := errors.AsType[*audit.Error](err)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case known, errors.Is(err, envace.ErrPrompt):
+		return err
+	}
+	return c.failed(err)
+}
+
+// failed is the error of a server that does not do its part.
+func (c *client) failed(err error) error {
+	return &audit.Error{
+		Code: audit.CodeInfrastructure, Message: "model server " + c.base + " does not answer", Err: err,
+		Hint: "start the server or correct the URL",
+	}
 }
 
 // errRetry marks an answer that another attempt may better.
@@ -119,9 +145,18 @@ func (c *client) refused(res *http.Response, raw []byte, path string) (time.Dura
 	case status == http.StatusTooManyRequests || status >= 500:
 		seconds, _ := strconv.Atoi(res.Header.Get("Retry-After")) // absent or a date: our own back-off
 		return min(time.Duration(max(seconds, 0))*time.Second, maxRetryAfter), fmt.Errorf("%w: %s", errRetry, message)
+	case status == http.StatusRequestEntityTooLarge || overContext(message):
+		return 0, fmt.Errorf("%w: %s", envace.ErrPrompt, message)
 	default:
 		return 0, &audit.Error{Code: audit.CodeInvalid, Message: message, Hint: "the server refuses the request itself; `understudy probe` shows what it accepts"}
 	}
+}
+
+// overContext recognises how servers say that a prompt is too long.
+func overContext(message string) bool {
+	text := strings.ToLower(message)
+	return strings.Contains(text, "context_length_exceeded") || strings.Contains(text, "context length") || strings.Contains(text, "maximum context") ||
+		strings.Contains(text, "context size") || strings.Contains(text, "too long")
 }
 
 // withoutKey is what a server said, without our key: some repeat it.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"understudy/audit"
 	"understudy/envace"
 )
 
@@ -35,7 +36,9 @@ type Usage struct {
 // ErrTruncated is returned when an answer was cut off at Config.MaxTokens.
 var ErrTruncated = errors.New("the answer was cut off at the token limit")
 
-// Complete returns the text of one answer. With a schema the server is asked for
+// Complete returns the text of one answer. A server that fails, or gives no whole
+// answer, is an *audit.Error with CodeInfrastructure; a prompt over the model's context
+// is envace.ErrPrompt. With a schema the server is asked for
 // JSON that fits it (response_format json_schema, strict); whether it does is the
 // caller's to check, since servers differ.
 func (c *Completer) Complete(ctx context.Context, messages []envace.Message, schema json.RawMessage, temperature float64) (string, Usage, error) {
@@ -57,10 +60,13 @@ func (c *Completer) Complete(ctx context.Context, messages []envace.Message, sch
 		return "", Usage{}, err
 	}
 	if len(reply.Choices) == 0 || reply.Choices[0].Message.Content == nil {
-		return "", reply.Usage, fmt.Errorf("%s: the reply has no text", c.client.base)
+		return "", reply.Usage, c.client.failed(errors.New("the reply has no text"))
 	}
 	if reply.Choices[0].FinishReason == "length" {
-		return "", reply.Usage, fmt.Errorf("%s: %w of %d", c.client.base, ErrTruncated, c.config.MaxTokens)
+		return "", reply.Usage, &audit.Error{
+			Code: audit.CodeInfrastructure, Message: fmt.Sprintf("%s, which may write %d tokens", c.client.base, c.config.MaxTokens), Err: ErrTruncated,
+			Hint: "name a model that says less, or thinks less, before it answers",
+		}
 	}
 	return *reply.Choices[0].Message.Content, reply.Usage, nil
 }

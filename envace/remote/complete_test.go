@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"understudy/audit"
 	"understudy/envace"
 	"understudy/envace/remote"
 )
@@ -77,5 +78,53 @@ func TestEmbed(t *testing.T) {
 		case test.fault != "" && (err == nil || !strings.Contains(err.Error(), test.fault)):
 			t.Errorf("%s: got %v, %v", test.reason, got, err)
 		}
+	}
+}
+
+// A server that fails leaves a judge without an answer: whoever asks can tell it from
+// what asking again cannot mend.
+func TestCompleteServerFails(t *testing.T) {
+	t.Parallel()
+	for reply, reason := range map[string]string{`{"choices":[]}`: "no choices", `{`: "no JSON", `{"choices":[{"finish_reason":"length","message":{"content":"x"}}]}`: "half an answer"} {
+		c, _ := completer(t, map[string]string{"/v1/models": oneModel, "/v1/chat/completions": reply})
+		if _, _, err := c.Complete(t.Context(), nil, nil, 0); audit.ErrorCode(err) != audit.CodeInfrastructure || audit.ErrorHint(err) == "" {
+			t.Errorf("%s: %v", reason, err)
+		}
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "busy", http.StatusServiceUnavailable) }))
+	defer server.Close()
+	c, err := remote.NewCompleter(remote.Config{URL: server.URL, Model: "m", Retries: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := c.Complete(t.Context(), nil, nil, 0); audit.ErrorCode(err) != audit.CodeInfrastructure {
+		t.Errorf("a busy server: %v", err)
+	}
+}
+
+// The one model of a server is looked up once, not before every question.
+func TestModelIsLookedUpOnce(t *testing.T) {
+	t.Parallel()
+	looked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			looked++
+			_, _ = io.WriteString(w, oneModel)
+			return
+		}
+		_, _ = io.WriteString(w, `{"choices":[{"message":{"content":"x"}}]}`)
+	}))
+	defer server.Close()
+	c, err := remote.NewCompleter(remote.Config{URL: server.URL, Retries: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, _, err := c.Complete(t.Context(), nil, nil, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if looked != 1 {
+		t.Errorf("the models were listed %d times", looked)
 	}
 }

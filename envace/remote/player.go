@@ -1,9 +1,9 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -80,7 +80,7 @@ type playedReply struct {
 func (p *Player) Generate(ctx context.Context, r envace.Request) (envace.Output, error) {
 	caps, err := p.policy.Probe(ctx)
 	if err != nil {
-		return envace.Output{}, unanswered(ctx, err)
+		return envace.Output{}, err
 	}
 	body := map[string]any{"model": caps.Model, "temperature": p.policy.config.Temperature, "max_tokens": p.policy.config.MaxTokens}
 	if r.Max > 0 {
@@ -105,10 +105,10 @@ func (p *Player) Generate(ctx context.Context, r envace.Request) (envace.Output,
 	}
 	var reply playedReply
 	if err := p.policy.client.post(ctx, "/chat/completions", body, &reply); err != nil {
-		return envace.Output{}, unanswered(ctx, err)
+		return envace.Output{}, err
 	}
 	if len(reply.Choices) == 0 {
-		return envace.Output{}, unanswered(ctx, errors.New("the reply has no choices"))
+		return envace.Output{}, p.policy.client.failed(errNoChoices)
 	}
 	if r.First != nil {
 		r.First()
@@ -124,35 +124,14 @@ func (reply playedReply) output(role audit.PolicyRole) (envace.Output, error) {
 		o.Text = *choice.Message.Content
 	}
 	for _, call := range choice.Message.ToolCalls {
-		text, err := envace.CallText(audit.Call{Tool: call.Function.Name, Arguments: json.RawMessage(call.Function.Arguments)})
+		arguments := cmp.Or(strings.TrimSpace(string(call.Function.Arguments)), "{}") // some servers write nothing for none
+		text, err := envace.CallText(audit.Call{Tool: call.Function.Name, Arguments: json.RawMessage(arguments)})
 		if err != nil {
 			return o, err
 		}
 		o.Text = strings.TrimLeft(o.Text+"\n"+text, "\n")
 	}
 	return o, nil
-}
-
-// unanswered sorts an error: what asking again cannot mend is left as it is.
-func unanswered(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	known, ok := errors.AsType[*audit.Error](err)
-	switch {
-	case !ok:
-		return &audit.Error{Code: audit.CodeInfrastructure, Message: "the policy's server did not answer", Err: err, Hint: "the sample is tried again by the next run"}
-	case known.Code == audit.CodeInvalid && overContext(known.Message):
-		return fmt.Errorf("%w: %w", envace.ErrPrompt, err)
-	}
-	return err
-}
-
-// overContext recognises how servers say that a prompt is too long.
-func overContext(message string) bool {
-	text := strings.ToLower(message)
-	return strings.Contains(text, "context_length_exceeded") || strings.Contains(text, "context length") || strings.Contains(text, "maximum context") ||
-		strings.Contains(text, "context size") || strings.Contains(text, "too long")
 }
 
 func rehearsing(r envace.Request) ([]envace.Message, error) {

@@ -15,7 +15,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"understudy/audit"
@@ -51,8 +51,8 @@ type Policy struct {
 	client  *client
 	breaker *breaker
 
-	mu           sync.Mutex
-	capabilities *Capabilities // nil = not probed yet
+	probing      chan struct{}                // holds one: somebody probes
+	capabilities atomic.Pointer[Capabilities] // nil = not probed yet
 }
 
 var _ audit.Rehearser = (*Policy)(nil)
@@ -78,7 +78,7 @@ func New(config Config) (*Policy, error) {
 	return &Policy{
 		config:  config,
 		client:  &client{base: prefix + "/v1", user: user, config: config},
-		breaker: &breaker{now: time.Now},
+		breaker: &breaker{now: time.Now}, probing: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -91,8 +91,8 @@ func (p *Policy) Rehearse(ctx context.Context, req audit.RehearseRequest) ([]aud
 		return nil, err
 	}
 	k := max(req.K, 1)
-	if wait := p.breaker.open(); wait > 0 {
-		return unavailable(k, fmt.Sprintf("model server failed repeatedly; asked again in %s", wait.Round(time.Second))), nil
+	if why := p.resting(); why != "" {
+		return unavailable(k, why), nil
 	}
 	caps, err := p.Probe(ctx)
 	if err != nil {
@@ -111,7 +111,7 @@ func (p *Policy) Rehearse(ctx context.Context, req audit.RehearseRequest) ([]aud
 			return agreement(append(answers, lost...)), err
 		}
 		if len(reply.Choices) == 0 {
-			return agreement(append(answers, unavailable(k-len(answers), "the reply has no choices")...)), nil
+			return agreement(append(answers, unavailable(k-len(answers), errNoChoices.Error())...)), nil
 		}
 		for _, choice := range reply.Choices[:min(len(reply.Choices), k-len(answers))] {
 			answers = append(answers, choice.rehearsal())
@@ -119,6 +119,14 @@ func (p *Policy) Rehearse(ctx context.Context, req audit.RehearseRequest) ([]aud
 	}
 	p.breaker.success()
 	return agreement(answers), nil
+}
+
+// resting is why nobody should ask the server now; "" = ask.
+func (p *Policy) resting() string {
+	if wait := p.breaker.open(); wait > 0 {
+		return fmt.Sprintf("model server failed repeatedly; asked again in %s", wait.Round(time.Second))
+	}
+	return ""
 }
 
 func (p *Policy) chatRequest(messages []envace.Message, caps Capabilities, n int, seed uint64) map[string]any {
@@ -141,13 +149,19 @@ func (p *Policy) chatRequest(messages []envace.Message, caps Capabilities, n int
 	return body
 }
 
+// errNoChoices is said of a reply without an answer.
+var errNoChoices = errors.New("the reply has no choices")
+
 // failed sorts an error: the caller's faults and a cancelled context are
-// returned, everything else is k unavailable answers and a mark for the breaker.
+// returned, everything else is k unavailable answers and, where it is the server's
+// fault, a mark for the breaker.
 func (p *Policy) failed(ctx context.Context, err error, k int) ([]audit.Rehearsal, error) {
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	}
-	if e, ok := errors.AsType[*audit.Error](err); ok && e.Code != audit.CodeInfrastructure {
+	case errors.Is(err, envace.ErrPrompt):
+		return unavailable(k, err.Error()), nil
+	case audit.ErrorCode(err) != audit.CodeInfrastructure:
 		return nil, err
 	}
 	p.breaker.failure()

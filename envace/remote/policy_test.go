@@ -269,6 +269,38 @@ func TestRehearseCancelled(t *testing.T) {
 	}
 }
 
+// Callers who wait for the first one's probe of a server that hangs go when their own
+// time is up, and are not made to try one after the other.
+func TestProbeIsWaitedForNoLongerThanAllowed(t *testing.T) {
+	t.Parallel()
+	asked, release := make(chan struct{}, 10), make(chan struct{})
+	url := serve(t, oneModel, func(http.ResponseWriter, request) {
+		asked <- struct{}{}
+		<-release
+	})
+	p := newPolicy(t, remote.Config{URL: url, Retries: -1})
+	first := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		_, err := p.Probe(ctx)
+		first <- err
+	}()
+	<-asked
+	over, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := p.Probe(over); !errors.Is(err, context.Canceled) {
+		t.Errorf("a second caller got %v", err)
+	}
+	cancel()
+	if err := <-first; !errors.Is(err, context.Canceled) {
+		t.Errorf("the first caller got %v", err)
+	}
+	close(release)
+	if n := len(asked); n != 0 {
+		t.Errorf("the server was asked %d times more", n)
+	}
+}
+
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	full, err := newPolicy(t, remote.Config{URL: serve(t, oneModel, vllm(nil))}).Probe(t.Context())

@@ -50,13 +50,28 @@ func (c Capabilities) Rows() [][3]string {
 
 // Probe asks the server once for each feature and remembers the answers. It
 // fails with an *audit.Error when the server cannot be reached at all or has no
-// such model.
+// such model. Of several callers one asks, the others wait for it; while the server is
+// left alone, they are told so.
 func (p *Policy) Probe(ctx context.Context) (Capabilities, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.capabilities != nil {
-		return *p.capabilities, nil
+	if caps := p.capabilities.Load(); caps != nil {
+		return *caps, nil
 	}
+	select {
+	case p.probing <- struct{}{}:
+		defer func() { <-p.probing }()
+	case <-ctx.Done():
+		return Capabilities{}, context.Cause(ctx)
+	}
+	if caps := p.capabilities.Load(); caps != nil {
+		return *caps, nil
+	}
+	if why := p.resting(); why != "" { // others have tried meanwhile
+		return Capabilities{}, p.client.failed(errors.New(why))
+	}
+	return p.probe(ctx)
+}
+
+func (p *Policy) probe(ctx context.Context) (Capabilities, error) {
 	model, err := p.client.model(ctx)
 	if err != nil {
 		return Capabilities{}, err
@@ -69,7 +84,7 @@ func (p *Policy) Probe(ctx context.Context) (Capabilities, error) {
 	if ctx.Err() != nil {
 		return caps, context.Cause(ctx)
 	}
-	p.capabilities = &caps
+	p.capabilities.Store(&caps)
 	return caps, nil
 }
 
@@ -78,13 +93,16 @@ func (c *client) model(ctx context.Context) (string, error) {
 	if c.config.Model != "" {
 		return c.config.Model, nil
 	}
+	if only := c.only.Load(); only != nil {
+		return *only, nil
+	}
 	var list struct {
 		Data []struct {
 			ID string `json:"id"`
 		} `json:"data"`
 	}
 	if err := c.get(ctx, "/models", &list); err != nil {
-		return "", unreachable(c.base, err)
+		return "", err
 	}
 	names := make([]string, 0, len(list.Data))
 	for _, m := range list.Data {
@@ -96,17 +114,8 @@ func (c *client) model(ctx context.Context) (string, error) {
 			Hint: "choose one with --model: " + strings.Join(names, ", "),
 		}
 	}
+	c.only.Store(&names[0])
 	return names[0], nil
-}
-
-func unreachable(base string, err error) error {
-	if _, ok := errors.AsType[*audit.Error](err); ok {
-		return err
-	}
-	return &audit.Error{
-		Code: audit.CodeInfrastructure, Message: "model server " + base + " does not answer",
-		Hint: "start the server or correct the URL", Err: err,
-	}
 }
 
 // hello is a request that any chat server answers with a few tokens.
@@ -122,7 +131,7 @@ func (p *Policy) hello(model string, options map[string]any) map[string]any {
 func (p *Policy) probeChat(ctx context.Context, caps *Capabilities) error {
 	var reply chatReply
 	if err := p.client.post(ctx, "/chat/completions", p.hello(caps.Model, nil), &reply); err != nil {
-		return unreachable(caps.URL, err)
+		return err
 	}
 	caps.Chat = len(reply.Choices) > 0
 	return nil
