@@ -23,6 +23,19 @@ type Grader interface {
 	Grade(ctx context.Context, t *Trajectory) (Grade, error)
 }
 
+// Ungraded is the grade of a trajectory that ended without a reward, with the reason;
+// false for one that a grader is to look at.
+func Ungraded(t *Trajectory) (Grade, bool) {
+	if !t.Stop.Rewardless() {
+		return Grade{}, false
+	}
+	reason := string(t.Stop)
+	if t.Err != nil {
+		reason += ": " + t.Err.Error()
+	}
+	return Grade{Unknown: true, Reason: reason}, true
+}
+
 // errUnchecked is the programmer's: this grader needs worlds that can be checked.
 var errUnchecked = errors.New("the trajectory's world has no terminal checks")
 
@@ -41,10 +54,11 @@ var _ Grader = StateChecks{}
 
 // Grade implements Grader.
 func (g StateChecks) Grade(ctx context.Context, t *Trajectory) (Grade, error) {
+	if grade, ungraded := Ungraded(t); ungraded {
+		return grade, nil
+	}
 	check := t.Check
 	switch {
-	case t.Stop.Rewardless():
-		return Grade{Unknown: true, Reason: string(t.Stop)}, nil
 	case t.Stop == StopErrorReply:
 		return Grade{}, nil // what ErrorTerminate is for
 	case check == nil && g.Environment == nil:

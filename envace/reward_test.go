@@ -35,8 +35,8 @@ func TestStateChecks(t *testing.T) {
 			}
 		}
 	}
-	got, err := envace.StateChecks{}.Grade(t.Context(), &envace.Trajectory{Stop: envace.StopWorld})
-	if err != nil || !got.Unknown {
+	got, err := envace.StateChecks{}.Grade(t.Context(), &envace.Trajectory{Stop: envace.StopWorld, Err: errors.New("sandbox down")})
+	if err != nil || !got.Unknown || got.Reason != "world: sandbox down" {
 		t.Errorf("a world that failed: %+v, %v", got, err)
 	}
 	if _, err := (envace.StateChecks{}).Grade(t.Context(), &envace.Trajectory{Stop: envace.StopDone}); err == nil {

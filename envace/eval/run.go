@@ -105,8 +105,8 @@ func (r Runner) play(ctx context.Context, task Task, number int) (Result, error)
 	}
 	result.Stop, result.Calls = t.Stop, len(t.Calls())
 	result.Tokens += t.Sampled()
-	if t.Stop.Rewardless() {
-		result.Unknown = fmt.Sprintf("%s: %v", t.Stop, t.Err)
+	if grade, ungraded := envace.Ungraded(t); ungraded {
+		result.Unknown = grade.Reason
 		return result, nil
 	}
 	verdict, err := sample.Grade(ctx, t)

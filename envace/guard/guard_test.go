@@ -159,6 +159,42 @@ func TestIdempotency(t *testing.T) {
 	}
 }
 
+// A journal that somebody mended: an answer without a status keeps the write from being
+// made again, and an entry that fits nothing is said instead of left out.
+func TestJournalByHand(t *testing.T) {
+	t.Parallel()
+	pay := call("pay", `{"amount":5}`)
+	begin := []guard.Entry{{Execution: "e", Phase: guard.Decided, Call: &pay, Decision: &guard.Decision{Allowed: true}}}
+	journalOf := func(entries ...guard.Entry) *guard.Volatile {
+		journal := &guard.Volatile{}
+		for _, e := range append(begin, entries...) {
+			if err := journal.Append(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return journal
+	}
+	env := &shop{}
+	world := worldOf(t, guard.Config{Tools: tools(), Journal: journalOf(guard.Entry{Execution: "e", Phase: guard.Answered, Text: "paid"})}, env, nil)
+	for i := range 2 {
+		if answer, err := world.Answer(t.Context(), &envace.Transcript{}, pay, 0); err != nil || string(answer.Raw) != "paid" || len(env.calls) > 0 {
+			t.Errorf("call %d: %s, %v, made %v", i, answer.Raw, err, env.calls)
+		}
+	}
+	for _, wrong := range []guard.Entry{
+		{Execution: "e", Index: 1, Phase: guard.Answered}, {Execution: "e", Index: -1, Phase: guard.Answered},
+		{Execution: "e", Index: 2, Phase: guard.Decided, Call: &pay, Decision: &guard.Decision{}}, {Execution: "e", Index: 1, Phase: guard.Decided}, {Execution: "e"},
+	} {
+		g, err := guard.New(guard.Config{Tools: tools(), Journal: journalOf(wrong)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := (guard.Execution{Guard: g, Environment: env, ID: "e"}).Open(t.Context(), audit.Task{ID: "t"}); audit.ErrorCode(err) != audit.CodeInvalid || audit.ErrorHint(err) == "" {
+			t.Errorf("%+v: %v", wrong, err)
+		}
+	}
+}
+
 // A policy that goes on with another call than the journal has is stopped.
 func TestAnotherPolicyCannotGoOn(t *testing.T) {
 	t.Parallel()

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"understudy/audit"
+	"understudy/audit/atomicfile"
 	"understudy/audit/lockfile"
 )
 
@@ -69,6 +71,9 @@ func OpenFile(path string) (*File, error) {
 	f := &File{lock: lock, entries: map[string][]Entry{}}
 	if f.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600); err == nil {
 		err = f.read(path)
+	}
+	if err == nil { // a new journal must not go with a crash of the machine
+		err = atomicfile.SyncFolder(filepath.Dir(path))
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())

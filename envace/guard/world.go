@@ -32,7 +32,9 @@ func (e Execution) Open(ctx context.Context, task audit.Task) (envace.World, err
 		if entry.Phase == Done {
 			return nil, &audit.Error{Code: audit.CodeConflict, Message: "execution " + e.ID + " is done", Hint: "its outcome is in the journal; give another id for another execution"}
 		}
-		w.remember(entry)
+		if err := w.remember(entry); err != nil {
+			return nil, err
+		}
 	}
 	start := e.Start
 	start.Task = task.ID
@@ -65,14 +67,21 @@ type world struct {
 
 var _ envace.Executed = (*world)(nil)
 
-func (w *world) remember(e Entry) {
+// remember takes an entry that an earlier process, or a person, wrote.
+func (w *world) remember(e Entry) error {
 	switch {
-	case e.Phase == Decided && e.Call != nil && e.Decision != nil:
+	case e.Phase == Decided && e.Index == len(w.made) && e.Call != nil && e.Decision != nil:
 		w.made = append(w.made, made{call: *e.Call, decision: *e.Decision})
-	case e.Phase == Answered && e.Index < len(w.made):
+	case e.Phase == Answered && e.Index >= 0 && e.Index < len(w.made):
 		m := &w.made[e.Index]
 		m.answered, m.status, m.raw = true, e.Status, e.raw()
+	default:
+		return &audit.Error{
+			Code: audit.CodeInvalid, Message: fmt.Sprintf("the journal of execution %s: phase %q of call %d fits nothing before it", e.Execution, e.Phase, e.Index),
+			Hint: "calls are numbered from 0, each decided before it is answered: correct the journal, or restore it",
+		}
 	}
+	return nil
 }
 
 // raw are the bytes of an entry's answer.
@@ -118,13 +127,19 @@ func (w *world) decided(ctx context.Context, t *envace.Transcript, call audit.Ca
 	return decision, envace.Refusal(decision.Family, decision.Reason), nil
 }
 
+// succeeded says whether the call may have changed the world: an answer that a person
+// wrote down need not have a status.
+func (m made) succeeded() bool {
+	return m.decision.Allowed && m.answered && m.status != audit.StatusRefused && m.status != audit.StatusInvalid
+}
+
 // sameWrite finds an earlier success of the same write.
 func (w *world) sameWrite(call audit.Call) (int, bool) {
 	if w.Guard.Repeats || !w.Guard.writes(call) {
 		return 0, false
 	}
 	for i, m := range w.made {
-		if m.decision.Allowed && m.status == audit.StatusOK && audit.CallDigest(m.call) == audit.CallDigest(call) {
+		if m.succeeded() && audit.CallDigest(m.call) == audit.CallDigest(call) {
 			return i, true
 		}
 	}

@@ -104,8 +104,8 @@ func (j *Judge) Grade(ctx context.Context, t *envace.Trajectory) (envace.Grade, 
 }
 
 func (j *Judge) grade(ctx context.Context, t *envace.Trajectory) (envace.Grade, error) {
-	if t.Stop.Rewardless() {
-		return envace.Grade{Unknown: true, Reason: string(t.Stop)}, nil
+	if grade, ungraded := envace.Ungraded(t); ungraded {
+		return grade, nil
 	}
 	list, found := j.Checklists[t.Task.ID]
 	if !found {

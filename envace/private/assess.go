@@ -77,7 +77,7 @@ func readAssessment(text string) (Assessment, bool) {
 		Assessment string   `json:"assessment"`
 		Revision   string   `json:"revision"`
 	}
-	if json.Unmarshal([]byte(text), &answer) != nil || answer.Success == nil || answer.Score == nil || *answer.Score < 0 || *answer.Score > 1 {
+	if json.Unmarshal([]byte(envace.AfterThinking(text)), &answer) != nil || answer.Success == nil || answer.Score == nil || *answer.Score < 0 || *answer.Score > 1 {
 		return Assessment{}, false
 	}
 	return Assessment{Success: *answer.Success, Score: *answer.Score, Text: answer.Assessment, Revision: answer.Revision}, true

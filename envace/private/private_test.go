@@ -333,6 +333,7 @@ func TestByModel(t *testing.T) {
 	}{
 		{[]string{`{"success":true,"score":0.5,"assessment":"a","revision":"r"}`}, private.Assessment{Success: true, Score: .5, Text: "a", Revision: "r"}, "as asked for"},
 		{[]string{"garbage", `{"success":false,"score":0,"assessment":"","revision":""}`}, private.Assessment{}, "asked again"},
+		{[]string{`<think>{"success":false}</think>{"success":true,"score":1,"assessment":"","revision":""}`}, private.Assessment{Success: true, Score: 1}, "thought first, as some servers leave it in the text"},
 		{[]string{`{"success":true}`, `{"success":true,"score":7}`}, private.Assessment{Unknown: true}, "twice no assessment is none, not a failure"},
 	}
 	for _, test := range tests {

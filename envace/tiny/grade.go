@@ -85,8 +85,8 @@ var _ envace.Grader = Checklist{}
 
 // Grade implements envace.Grader.
 func (c Checklist) Grade(_ context.Context, t *envace.Trajectory) (envace.Grade, error) {
-	if t.Stop.Rewardless() {
-		return envace.Grade{Unknown: true, Reason: string(t.Stop)}, nil
+	if grade, ungraded := envace.Ungraded(t); ungraded {
+		return grade, nil
 	}
 	goal, err := GoalOf(t.Task, c.Tools)
 	if err != nil {
@@ -120,7 +120,7 @@ func (g Goal) maybe() []audit.Call {
 	return []audit.Call{*g.Refused}
 }
 
-// outcome says whether the call was made, and whether its last answer is a success.
+// outcome says whether the call was made, and whether it was ever answered by a success.
 func (c Checklist) outcome(t *envace.Trajectory, call audit.Call) (made, ok bool) {
 	for _, answer := range t.Calls() {
 		if audit.CallDigest(answer.Call) == audit.CallDigest(call) {
