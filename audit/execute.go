@@ -148,8 +148,9 @@ func agree(answers []Rehearsal, limits diff.Limits) {
 	}
 }
 
-// execute runs an action in the sandbox, and in its twin where there is one. In
-// an open episode the rehearsed ids of its arguments become the real ones first.
+// execute runs an action in the sandbox, and in its twin while that does as the
+// sandbox does. In an open episode the rehearsed ids of its arguments become the
+// real ones first.
 func (at *Place) execute(ctx context.Context, action *Planned) (sighting, error) {
 	if at.session == nil {
 		return at.recorded(action), nil
@@ -168,11 +169,12 @@ func (at *Place) execute(ctx context.Context, action *Planned) (sighting, error)
 	if translated {
 		seen.flags = append(seen.flags, FlagTranslated)
 	}
-	if err != nil || at.twin == nil || seen.mask != "" {
+	if err != nil || at.twin == nil || at.apart || seen.mask != "" {
 		return seen, err
 	}
 	twin, err := at.observe(ctx, at.twin, call)
 	seen.twin = twin.observation
+	at.apart = twin.mask != "" || twin.observation == nil || twin.observation.Status != seen.observation.Status
 	return seen, err
 }
 

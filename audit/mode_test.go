@@ -259,3 +259,23 @@ func TestAMadeUpIDIsNoDifference(t *testing.T) {
 		t.Errorf("%v %v: want the other field alone to count", v.Severity, v.Differences)
 	}
 }
+
+// A probe that nobody answered says nothing about the write's effect.
+func TestAMaskedProbeIsNoSilence(t *testing.T) {
+	t.Parallel()
+	model := rehearserFunc(func(_ context.Context, req audit.RehearseRequest) ([]audit.Rehearsal, error) {
+		switch req.Call.Tool {
+		case "get_order":
+			return []audit.Rehearsal{{Raw: []byte(`{"id":"W100","user":"u0","status":"cancelled","sku":"s0","pieces":1,"note":"leave it at the door"}`)}}, nil
+		case "get_wallet":
+			return []audit.Rehearsal{{Unavailable: "the model server answered 503"}}, nil
+		default:
+			return []audit.Rehearsal{{Raw: []byte(`{"order_id":"W100","status":"cancelled","wallet":1025}`)}}, nil
+		}
+	})
+	cancel := call("cancel_order", `{"user_id":"u0","order_id":"W100","reason":"mistake"}`)
+	pairs := episode(t, newAuditor(t, audit.Config{Rehearser: model}), calls(audit.Probe, cancel))
+	if s := pairs[0].Verdict.Scores; s.EffectF1 == nil || *s.EffectF1 != 1 || *s.RealCells != 1 {
+		t.Errorf("effect F1 %v of %v cells, want the one cell that was asked about right", s.EffectF1, s.RealCells)
+	}
+}

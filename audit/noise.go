@@ -154,6 +154,9 @@ func NewNoise(paths []NoisePath) *Noise {
 			n.full[p.Tool] = true
 		}
 	}
+	for _, patterns := range n.masks {
+		slices.Sort(patterns)
+	}
 	return n
 }
 
@@ -172,7 +175,7 @@ func (n *Noise) UnmarshalJSON(text []byte) error {
 // volatile reports whether twins prove that the path is noise.
 func (p *NoisePath) volatile() bool { return p.Twins >= minTwins && p.Posterior > volatileProof }
 
-// Masks are the patterns of a tool that are not compared.
+// Masks are the patterns of a tool that are not compared, sorted.
 func (n *Noise) Masks(tool string) []string {
 	if n == nil {
 		return nil

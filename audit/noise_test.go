@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"understudy/audit"
@@ -135,5 +136,38 @@ func TestTwinsAreExecuted(t *testing.T) {
 	p = episode(t, newAuditor(t, audit.Config{Opener: opener{"shop": env}, NoTwins: true}), read())[0]
 	if p.Twin != nil || calls != 1 {
 		t.Errorf("%d calls with twins switched off", calls)
+	}
+}
+
+// A twin that refuses what the sandbox does lives in another world from then on:
+// what differs there is no noise.
+func TestATwinThatIsOutOfStepTeachesNothing(t *testing.T) {
+	t.Parallel()
+	env := faulty{
+		Environment: shop(t, 1), opened: new(atomic.Int64),
+		info: func(info *audit.EnvironmentInfo) { info.Deterministic = false },
+		called: func(_ context.Context, session int, c audit.Call, o *audit.Observation) error {
+			if session == 2 && c.Tool == "cancel_order" {
+				o.Status, o.Raw = audit.StatusRefused, []byte(`{"error":"busy"}`)
+			}
+			return nil
+		},
+	}
+	look := call("get_wallet", `{"user_id":"u0"}`)
+	ep := calls(audit.Forced, look, call("cancel_order", `{"user_id":"u0","order_id":"W100","reason":"mistake"}`), look)
+	pairs := episode(t, newAuditor(t, audit.Config{Opener: opener{"shop": env}}), ep)
+	for i, want := range []bool{true, true, false} {
+		if twin := pairs[i].Twin != nil; twin != want {
+			t.Errorf("step %d: compared with the twin: %v, want %v", i, twin, want)
+		}
+	}
+}
+
+func TestTheOrderOfNoiseIsNoPartOfItsDigest(t *testing.T) {
+	t.Parallel()
+	a := audit.NoisePath{Tool: "get", Pattern: "/a", Masked: true}
+	b := audit.NoisePath{Tool: "get", Pattern: "/b", Masked: true}
+	if x, y := audit.NewNoise([]audit.NoisePath{a, b}), audit.NewNoise([]audit.NoisePath{b, a}); x.Digest() != y.Digest() {
+		t.Error("the same masks have two digests")
 	}
 }

@@ -51,6 +51,10 @@ func (at *Place) pair(action Action, call Digest, effect Effect) Pair {
 
 // judge fills in what was answered and seen, and the verdicts.
 func (at *Place) judge(pairs []Pair, answers []Rehearsal, seen *sighting) {
+	before := at.ids
+	if len(pairs) > 1 {
+		before = at.ids.Clone()
+	}
 	for i := range pairs {
 		p := &pairs[i]
 		p.Observation, p.Twin = seen.observation, seen.twin
@@ -68,13 +72,12 @@ func (at *Place) judge(pairs []Pair, answers []Rehearsal, seen *sighting) {
 			continue
 		}
 		ids := &diff.Bijection{} // the history shows real ids: each answer stands alone
-		if p.Mode == Open {
+		switch {
+		case p.Mode != Open:
+		case i == 0: // only the first rehearsal goes on
 			ids = at.ids
-			if i > 0 { // only the first rehearsal goes on
-				ids = at.idsBefore.Clone()
-			} else {
-				at.idsBefore = ids.Clone()
-			}
+		default:
+			ids = before.Clone()
 		}
 		p.Verdict = at.rules.Judge(&Case{
 			Environment: at.info.Name, Version: at.info.Version, Mode: p.Mode,

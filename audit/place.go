@@ -2,7 +2,6 @@ package audit
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -23,17 +22,17 @@ type Place struct {
 	tools   []Tool
 	meter   *meter // of the sandbox's time; nil = unbounded
 
-	policy    Digest
-	prompt    Digest  // of actions without messages of their own
-	session   Session // nil: the reference answers are the recorded ones
-	twin      Session // second copy of the world, nil where the environment is deterministic
-	foreign   Session // somebody else on the same shared state
-	initial   Digest  // of the start
-	trail     Digest  // of the calls so far
-	said      Digest  // of the calls and the rehearsed answers so far
-	history   []Turn
-	ids       *diff.Bijection // rehearsed ids to real ones, of an open episode
-	idsBefore *diff.Bijection // the same before the current action
+	policy  Digest
+	prompt  Digest  // of actions without messages of their own
+	session Session // nil: the reference answers are the recorded ones
+	twin    Session // second copy of the world, nil where the environment is deterministic
+	apart   bool    // the twin's state is another one by now: what differs is no noise any more
+	foreign Session // somebody else on the same shared state
+	initial Digest  // of the start
+	trail   Digest  // of the calls so far
+	said    Digest  // of the calls and the rehearsed answers so far
+	history []Turn
+	ids     *diff.Bijection // rehearsed ids to real ones, of an open episode
 
 	forked bool       // an earlier answer was S3 or worse
 	mask   MaskReason // from here on nothing can be judged
@@ -195,6 +194,7 @@ func (at *Place) skip(ctx context.Context, action *Planned, pairs []Pair) (bool,
 		at.stop(reason, detail)
 	}
 	if at.mask != "" {
+		at.trail = extend(at.trail, action.digest) // what comes later keeps its key
 		return true, nil
 	}
 	seen, err := at.execute(ctx, action)
@@ -207,24 +207,26 @@ func (at *Place) skip(ctx context.Context, action *Planned, pairs []Pair) (bool,
 
 // advance moves the place behind an action that was executed.
 func (at *Place) advance(action *Planned, pairs []Pair, seen *sighting) {
-	at.trail = extend(at.trail, action.digest)
 	first := &action.samples[0]
-	answer := []byte(nil)
+	said := Rehearsal{}
 	if seen.observation != nil {
-		answer = seen.observation.Raw
+		said.Raw = seen.observation.Raw
 	}
 	if at.episode.Mode == Open {
 		if len(pairs) > 0 {
 			first = &pairs[0].Action
-			at.fork(pairs)
+		}
+		at.fork(pairs)
+		if len(pairs) == 0 || pairs[0].Verdict.Masked == MaskNotSampled {
+			at.follow(first, action.digest, seen)
 		}
 		if first.Rehearsal != nil && first.Rehearsal.Unavailable == "" {
-			answer = first.Rehearsal.Raw
+			said = *first.Rehearsal
 		}
 	}
-	at.said = extend(extend(at.said, action.digest), sha256.Sum256(answer))
+	at.trail, at.said = extend(at.trail, action.digest), say(at.said, action.digest, &said)
 	if !first.Foreign {
-		at.history = append(at.history, Turn{Call: action.call, Answer: answer})
+		at.history = append(at.history, Turn{Call: action.call, Answer: said.Raw})
 	}
 	if seen.mask == MaskSandboxUnknown {
 		at.stop(MaskHistory, "step "+itoa(action.Step())+" timed out: it may have happened")
@@ -232,6 +234,18 @@ func (at *Place) advance(action *Planned, pairs []Pair, seen *sighting) {
 	if seen.mask == MaskSandboxUnavailable && at.session != nil {
 		at.stop(seen.mask, seen.detail)
 	}
+}
+
+// follow compares what was rehearsed of an action that is not audited, and keeps
+// no verdict: the rehearsed world of an open episode goes on from it all the same,
+// with the ids that it names, and may fork there.
+func (at *Place) follow(first *Action, call Digest, seen *sighting) {
+	if first.Rehearsal == nil || first.Foreign {
+		return
+	}
+	pair := []Pair{at.pair(*first, call, at.tool(first.Call.Tool).Effect)}
+	at.judge(pair, []Rehearsal{*first.Rehearsal}, seen)
+	at.fork(pair)
 }
 
 // fork marks the first material divergence of an open episode; what comes after

@@ -37,8 +37,8 @@ func (a *Auditor) probe(ctx context.Context, at *Place, action *Planned, answers
 		}
 		pair := at.probePair(action, read.call, i+1, trail, asked, &after)
 		prefix := "/" + strconv.Itoa(i+1)
-		at.changed(truth, prefix, read.call, read.answer, after.observation)
-		if pair.Verdict.Scored() {
+		if pair.Verdict.Scored() { // a read that one side did not answer says nothing
+			at.changed(truth, prefix, read.call, read.answer, after.observation)
 			at.changed(claimed.cells, prefix, read.call, read.answer, &Observation{Raw: asked[0].Raw})
 		}
 		pairs = append(pairs, pair)

@@ -165,7 +165,7 @@ func (r *Rules) Spec() RulesSpec { return r.spec }
 
 // digestVersion changes whenever the code judges differently under the same
 // written rules: old and new verdicts must never share a key.
-const digestVersion = "3"
+const digestVersion = "4"
 
 func (r *Rules) computeDigest() (Digest, error) {
 	text, err := json.Marshal(struct {

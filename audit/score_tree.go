@@ -1,14 +1,12 @@
 package audit
 
-import "crypto/sha256"
-
 // scoreNode is a state of the world that outputs of a batch share: where the
 // same calls lead from the same start. In mode open what was answered counts
 // too, for it decides how ids are translated.
 type scoreNode struct {
 	from        *scoreAction // that leads here; nil = the start
 	trail, said Digest
-	said1       []byte // what REHEARSE answered to from
+	answer      Rehearsal // in mode open: what REHEARSE answered to from
 	step        int
 	actions     []*scoreAction
 }
@@ -36,11 +34,11 @@ func (t *scoreTree) locate(s *scoring, parse func(string) Rehearsal) *scoreNode 
 	at := t.root
 	for i := range s.output.History {
 		earlier := &s.output.History[i]
-		var said []byte
+		var answer Rehearsal
 		if t.mode == Open && earlier.Answer != nil {
-			said = parse(*earlier.Answer).Raw
+			answer = parse(*earlier.Answer)
 		}
-		at = at.action(earlier.Call).after(said, t.mode)
+		at = at.action(earlier.Call).after(answer, t.mode)
 	}
 	return at
 }
@@ -59,10 +57,10 @@ func (n *scoreNode) action(call Call) *scoreAction {
 }
 
 // after finds the state behind the action, or makes it.
-func (a *scoreAction) after(said []byte, mode Mode) *scoreNode {
-	next := &scoreNode{from: a, trail: extend(a.at.trail, a.digest), said1: said, step: a.at.step + 1}
+func (a *scoreAction) after(answer Rehearsal, mode Mode) *scoreNode {
+	next := &scoreNode{from: a, trail: extend(a.at.trail, a.digest), answer: answer, step: a.at.step + 1}
 	if mode == Open {
-		next.said = extend(extend(a.at.said, a.digest), sha256.Sum256(said))
+		next.said = say(a.at.said, a.digest, &answer)
 	}
 	for _, n := range a.next {
 		if n.said == next.said {

@@ -14,8 +14,7 @@ type walk struct {
 	auditor *Auditor
 	tree    *scoreTree
 	states  *sessionCache
-	group   *errgroup.Group // of hands; what finds none free is done by the one at hand
-	parse   func(string) Rehearsal
+	group   *errgroup.Group   // of hands; what finds none free is done by the one at hand
 	judged  func(...*scoring) // told of outputs as they are judged; safe for concurrent use
 }
 
@@ -150,20 +149,14 @@ func (a *scoreAction) planned() Planned {
 	return Planned{call: a.call, digest: a.digest, samples: []Action{{Step: a.at.step, Call: a.call}}}
 }
 
-// advance moves a place behind the call that leads to n. In mode open the answer
-// that REHEARSE gave is judged for the ids that it binds and for the fork.
+// advance moves a place behind the call that leads to n, in mode open with what
+// REHEARSE answered to it.
 func (w *walk) advance(at *Place, n *scoreNode, seen *sighting) {
 	planned := n.from.planned()
-	if at.episode.Mode != Open {
-		at.advance(&planned, nil, seen)
-		return
+	if at.episode.Mode == Open {
+		planned.samples[0].Rehearsal = &n.answer
 	}
-	answer := w.parse(string(n.said1))
-	answer.Raw = n.said1
-	planned.samples[0].Rehearsal = &answer
-	pair := []Pair{at.pair(planned.samples[0], planned.digest, at.tool(planned.call.Tool).Effect)}
-	at.judge(pair, []Rehearsal{answer}, seen)
-	at.advance(&planned, pair, seen)
+	at.advance(&planned, nil, seen)
 }
 
 // visit executes every action from a node whose state is at hand, which it ends
@@ -292,7 +285,7 @@ func (w *walk) leave(a *scoreAction, at *Place, seen *sighting) {
 			at.close()
 			return
 		}
-		n.said1 = a.outputs[0].rehearsal.Raw
+		n.answer = a.outputs[0].rehearsal
 	}
 	w.advance(at, n, seen)
 	w.keep(at)

@@ -81,11 +81,11 @@ func (at *Place) resume(steps []Planned) bool {
 			break
 		}
 		last := stops[len(stops)-1]
-		var answer []byte
-		if r := steps[i].samples[0].Rehearsal; r != nil {
-			answer = r.Raw
+		said := steps[i].samples[0].Rehearsal
+		if said == nil {
+			said = &Rehearsal{}
 		}
-		stops = append(stops, stop{extend(last.trail, steps[i].digest), extend(extend(last.said, steps[i].digest), sha256.Sum256(answer))})
+		stops = append(stops, stop{extend(last.trail, steps[i].digest), say(last.said, steps[i].digest, said)})
 	}
 	for n := len(stops) - 1; n > 0; n-- {
 		kept := at.auditor.sessions.take(at.cacheKey(stops[n].trail, stops[n].said))
@@ -124,6 +124,12 @@ func (at *Place) cacheKey(trail, said Digest) Digest {
 		b = append(b, said[:]...)
 	}
 	return sha256.Sum256(b)
+}
+
+// say is the digest of what was said after one more call: its answer, and how it
+// says that the state changed.
+func say(said, call Digest, r *Rehearsal) Digest {
+	return extend(extend(extend(said, call), sha256.Sum256(r.Raw)), sha256.Sum256(r.StateDelta))
 }
 
 func (c *sessionCache) close() error {

@@ -34,6 +34,7 @@ func TestRules(t *testing.T) {
 		{"{rule: timestamp, tolerance: 2s}", `"2024-05-15 15:00:00"`, `"2024-05-15 15:00:02"`, "equal", "within the tolerance"},
 		{"{rule: timestamp, tolerance: 2s}", `1715785200`, `1715785202`, "equal", "seconds since 1970"},
 		{"{rule: timestamp, tolerance: 2s}", `1715785200000`, `1715785203000`, "changed", "milliseconds"},
+		{"timestamp", `20000000000`, `50000000000`, "changed", "the years 2603 and 3554"},
 		{"timestamp", `"soon"`, `"later"`, "changed", "no timestamps at all"},
 		{"text", `"Order #12 was cancelled."`, `"order #12 was cancelled"`, "equal", "the same words and numbers"},
 		{"text", `"Order 12 was cancelled"`, `"Order 13 was cancelled"`, "changed", "another number"},

@@ -152,7 +152,8 @@ func instant(v Value) (at time.Time, form int) {
 		if seconds >= milliseconds || seconds <= -milliseconds {
 			seconds /= 1000
 		}
-		return time.Unix(0, 0).Add(time.Duration(seconds * float64(time.Second))), 1
+		whole, part := math.Modf(seconds) // apart: a Duration ends in the year 2262
+		return time.Unix(int64(whole), int64(part*float64(time.Second))), 1
 	}
 	const longest = 64 // no timestamp is longer
 	text := v.text()
