@@ -19,12 +19,14 @@ func TestChecked(t *testing.T) {
 	for name, products := range map[string]gpu.DType{"float32": gpu.F32, "bfloat16": gpu.BF16} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			devicetest.Run(t, func(t *testing.T) *devicetest.Pair {
+			pair := func(t *testing.T) *devicetest.Pair {
 				t.Helper()
 				p := devicetest.NewPair(t, open(t, cuda.Options{Libraries: folder, Products: products}))
 				p.Rounds = products == gpu.BF16
 				return p
-			})
+			}
+			devicetest.Run(t, pair)
+			devicetest.Unseen(t, pair)
 		})
 	}
 	for _, s := range [][3]int{{1, 40, 65}, {13, 33, 48}, {30, 64, 40}, {70, 72, 96}} {

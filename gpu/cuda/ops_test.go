@@ -24,12 +24,14 @@ func TestOperations(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			c.options.Libraries = []string{standIn(t, c.library)}
-			devicetest.Run(t, func(t *testing.T) *devicetest.Pair {
+			pair := func(t *testing.T) *devicetest.Pair {
 				t.Helper()
 				p := devicetest.NewPair(t, open(t, c.options))
 				p.Rounds = c.options.Products == gpu.BF16
 				return p
-			})
+			}
+			devicetest.Run(t, pair)
+			devicetest.Unseen(t, pair)
 		})
 	}
 }

@@ -73,7 +73,8 @@ template <int D> DEVICE void flash_chunk(FlashSums<D>& s, const Rows16<D>& q, co
 		for (int c = 0; c < D / 8; c++)
 			for (int i = 0; i < 4; i++) s.value[c][i] *= shrink[i / 2];
 	}
-	add_weighted<D>(s.value, x, v);
+	bool whole = __ballot_sync(all_lanes, n0 < chunk || n1 < chunk) == 0;
+	add_seen<D>(s.value, x, v, whole, [=](int i, int j) { return j < (i == 0 ? n0 : n1); });
 }
 
 // merge_split is merge (attend.h) for this lane's query i.

@@ -85,14 +85,58 @@ template <int D> DEVICE void multiply16(float x[2][4], const Rows16<D>& rows, co
 	}
 }
 
-// add_weighted adds weights (16,16) · others (16,D) to sums.
-template <int D> DEVICE void add_weighted(float sums[D / 8][4], const float weights[2][4], const Padded<D>* others) {
+// finite says of two elements whether neither is infinite or NaN; only_finite puts 0 for those that are.
+DEVICE bool finite(uint32_t x) { return (x & 0x7f80) != 0x7f80 && (x & 0x7f800000) != 0x7f800000; }
+DEVICE uint32_t only_finite(uint32_t x) {
+	if ((x & 0x7f80) == 0x7f80) x &= 0xffff0000;
+	return (x & 0x7f800000) == 0x7f800000 ? x & 0xffff : x;
+}
+
+// all_finite says it of 16 rows, to all lanes of the warp.
+template <int D> DEVICE bool all_finite(const Padded<D>* rows) {
+	bool some = false;
+	for (int i = (int)threadIdx.x % 32; i < 16 * D / 8; i += 32) {
+		uint4 x = *(const uint4*)(rows[i / (D / 8)].at + i % (D / 8) * 8);
+		some |= !finite(x.x) || !finite(x.y) || !finite(x.z) || !finite(x.w);
+	}
+	return __ballot_sync(all_lanes, some) == 0;
+}
+
+// add_weighted adds weights (16,16) · others (16,D) to sums; when clean, others that are not finite are 0.
+template <int D> DEVICE void add_weighted(float sums[D / 8][4], const float weights[2][4], const Padded<D>* others, bool clean) {
 	uint32_t a[4] = {pack_bf16(weights[0][0], weights[0][1]), pack_bf16(weights[0][2], weights[0][3]), pack_bf16(weights[1][0], weights[1][1]), pack_bf16(weights[1][2], weights[1][3])};
 #pragma unroll
 	for (int c = 0; c < D / 16; c++) {
 		uint32_t b[4];
 		load_along(b, others, 16 * c);
+		if (clean)
+			for (int i = 0; i < 4; i++) b[i] = only_finite(b[i]);
 		mma_bf16(sums[2 * c], a, b);
 		mma_bf16(sums[2 * c + 1], a, b + 2);
+	}
+}
+
+// add_seen is add_weighted where a row's weight is 0 for others that it may not see: those do not touch it, not even
+// as NaN, though a tensor core multiplies all 16 rows with all 16. sees(i,j): whether this lane's row i, of
+// two, may see the j-th of the others; whole: whether all rows of the warp that count see all of them.
+template <int D, class Sees> DEVICE void add_seen(float sums[D / 8][4], const float weights[2][4], const Padded<D>* others, bool whole, const Sees& sees) {
+	bool clean = !whole && !all_finite(others);
+	add_weighted<D>(sums, weights, others, clean);
+	if (!clean) return;
+	int lane = (int)threadIdx.x % 32, column = lane % 4 * 2;
+#pragma unroll 1
+	for (int j = 0; j < chunk; j++) { // an element that is not finite goes to those that see it
+#pragma unroll
+		for (int i = 0; i < 2; i++) {
+			float even = j < 8 ? weights[0][2 * i] : weights[1][2 * i], odd = j < 8 ? weights[0][2 * i + 1] : weights[1][2 * i + 1];
+			float weight = __shfl_sync(all_lanes, j % 2 ? odd : even, lane / 4 * 4 + j % 8 / 2);
+			if (!sees(i, j)) continue;
+#pragma unroll
+			for (int c = 0; c < D / 8; c++)
+				for (int k = 0; k < 2; k++) {
+					bf16 x = others[j].at[8 * c + column + k];
+					if (!finite(x.bits)) sums[c][2 * i + k] = fma32(weight, to_float(x), sums[c][2 * i + k]);
+				}
+		}
 	}
 }

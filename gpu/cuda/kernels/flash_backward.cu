@@ -103,7 +103,9 @@ template <int D> DEVICE void backward_q(BackwardTile<D>& t, const BackwardInputs
 					float& x = p[j / 4][j % 4];
 					x = key < seen[i] ? exp2_approx(fma32(x, in.scale * log2e, -lse[i])) * (dp[j / 4][j % 4] - mean[i]) * in.scale : 0.f;
 				}
-				add_weighted<D>(sums, p, t.a[stage] + c);
+				int n0 = seen[0] - from - c, n1 = seen[1] - from - c; // of this chunk
+				bool whole = __ballot_sync(all_lanes, n0 < chunk || n1 < chunk) == 0;
+				add_seen<D>(sums, p, t.a[stage] + c, whole, [=](int i, int j) { return j < (i == 0 ? n0 : n1); });
 			}
 			__syncthreads();
 		}
@@ -162,8 +164,11 @@ template <int D> DEVICE void backward_kv(BackwardTile<D>& t, const BackwardInput
 					x = sees ? exp2_approx(fma32(x, in.scale * log2e, -t.lse[stage][query])) : 0.f;
 					y = sees ? x * (y - t.sum[stage][query]) * in.scale : 0.f;
 				}
-				add_weighted<D>(sums_v, p, t.b[stage] + c);
-				add_weighted<D>(sums_k, ds, t.a[stage] + c);
+				// Keys see all queries of the chunk when they are of one sequence and none comes after a query.
+				bool whole = __ballot_sync(all_lanes, row < first + 15 || first < from || first + 16 > to) == 0;
+				auto seen = [&](int i, int j) { return own + 8 * i >= from && own + 8 * i < to && t.row[stage][c + j] >= own + 8 * i; };
+				add_seen<D>(sums_v, p, t.b[stage] + c, whole, seen);
+				add_seen<D>(sums_k, ds, t.a[stage] + c, whole, seen);
 			}
 			__syncthreads();
 		}
