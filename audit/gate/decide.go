@@ -114,7 +114,8 @@ func (d *decision) checks(s subject, rule *Rule, figure audit.Figure, c Conditio
 	}
 	found := pool(d.evidence.Counts, s, figure, modes)
 	run := found.clusters
-	if len(run) == 0 && found.unobservable == 0 && isEffect(figure) && rule.Pattern != s.tool {
+	named := rule.Pattern == s.tool || rule.Pattern == s.environment+"/"+s.tool
+	if len(run) == 0 && found.unobservable == 0 && isEffect(figure) && !named && !found.blind() {
 		return // it writes nothing, and nobody said it should
 	}
 	base := pending{
@@ -186,23 +187,32 @@ type pooled struct {
 }
 
 // masked is the share of the drawn pairs that have no number.
-func (p pooled) masked() float64 { return float64(p.maskedPairs) / float64(max(p.drawn, 1)) }
+func (p *pooled) masked() float64 { return float64(p.maskedPairs) / float64(max(p.drawn, 1)) }
+
+// blind reports whether none of what was drawn has a number.
+func (p *pooled) blind() bool { return p.maskedPairs > 0 && p.maskedPairs >= p.drawn }
+
+// count adds a tool's pairs up.
+func (p *pooled) count(t *audit.ToolCounts) {
+	p.drawn += t.Pairs - t.Masked[audit.MaskNotSampled]
+	p.unobservable += t.Unobservable
+	for reason, n := range t.Masked {
+		if reason != audit.MaskNotSampled {
+			p.maskedPairs += n
+		}
+	}
+}
 
 // pool sums a figure's clusters over modes, by prompt group.
 func pool(counts []audit.ToolCounts, s subject, figure audit.Figure, modes []audit.Mode) pooled {
 	var p pooled
 	index := map[string]int{}
-	for _, t := range counts {
+	for i := range counts {
+		t := &counts[i]
 		if t.Environment != s.environment || t.Version != s.version || t.Tool != s.tool || !slices.Contains(modes, t.Mode) {
 			continue
 		}
-		p.drawn += t.Pairs - t.Masked[audit.MaskNotSampled]
-		p.unobservable += t.Unobservable
-		for reason, n := range t.Masked {
-			if reason != audit.MaskNotSampled {
-				p.maskedPairs += n
-			}
-		}
+		p.count(t)
 		for _, c := range t.Groups[figure] {
 			i, ok := index[c.Group]
 			if !ok {

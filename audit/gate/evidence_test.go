@@ -19,12 +19,12 @@ func TestBadCountsAreAnError(t *testing.T) {
 	} {
 		bad := tool("pay", audit.FigureFSR, 99, 1, 0)
 		bad.Groups[audit.FigureFSR] = append(bad.Groups[audit.FigureFSR], c)
-		if v := decide(load(t, "defaults: {fsr: {max: 0.05}}"), evidence(bad)); v.Status != gate.Error || v.ExitCode != gate.ExitInfrastructure {
+		if v := decide(load(t, "defaults: {fsr: {max: 0.05}}"), evidence(bad)); v.Status != gate.Error || v.ExitCode != 4 {
 			t.Errorf("%s: %s, want ERROR", name, v.Line)
 		}
 		s := source{runs: map[string]audit.RunFacts{"r1": facts("r1")}, counts: map[string][]audit.ToolCounts{"r1": {bad}}}
 		_, err := gate.Collect(t.Context(), s, load(t, "defaults: {fsr: {max: 0.05}}"), "r1", "")
-		if err == nil || gate.ExitCode(nil, err) != gate.ExitInfrastructure {
+		if audit.ErrorCode(err) != audit.CodeInternal {
 			t.Errorf("%s: collect says %v", name, err)
 		}
 	}
@@ -52,25 +52,25 @@ func TestCollect(t *testing.T) {
 		name          string
 		source        source
 		run, baseline string
-		exit          int
+		code          audit.Code
 		says          string
 	}{
-		{"plain", base, "r1", "", 0, ""},
-		{"baseline", base, "r1", "r0", 0, ""},
-		{"tag", base, "r1", "tag:last", 0, ""},
-		{"auto without any", base, "r1", "auto", 0, ""},
-		{"no run", base, "r7", "", gate.ExitUsage, `no run "r7"`},
-		{"no baseline", base, "r1", "r7", gate.ExitUsage, `no run "r7"`},
-		{"other version", change(func(f *audit.RunFacts) { f.Environments[0].Version = "2" }), "r1", "r0", gate.ExitUsage, "retail@2"},
-		{"other digest", change(func(f *audit.RunFacts) { f.Environments[0].Digest = audit.Digest{2} }), "r1", "r0", gate.ExitUsage, "0200000000"},
-		{"other wire API", change(func(f *audit.RunFacts) { f.WireAPIs = []string{"responses"} }), "r1", "r0", gate.ExitUsage, "wire API responses"},
-		{"other world", change(func(f *audit.RunFacts) { f.Environments[0].Name = "airline" }), "r1", "r0", gate.ExitUsage, "share no environment"},
-		{"store down", source{err: &audit.Error{Code: audit.CodeInfrastructure, Message: "down"}}, "r1", "", gate.ExitInfrastructure, "down"},
+		{"plain", base, "r1", "", "", ""},
+		{"baseline", base, "r1", "r0", "", ""},
+		{"tag", base, "r1", "tag:last", "", ""},
+		{"auto without any", base, "r1", "auto", "", ""},
+		{"no run", base, "r7", "", audit.CodeNotFound, `no run "r7"`},
+		{"no baseline", base, "r1", "r7", audit.CodeNotFound, `no run "r7"`},
+		{"other version", change(func(f *audit.RunFacts) { f.Environments[0].Version = "2" }), "r1", "r0", audit.CodeConflict, "retail@2"},
+		{"other digest", change(func(f *audit.RunFacts) { f.Environments[0].Digest = audit.Digest{2} }), "r1", "r0", audit.CodeConflict, "0200000000"},
+		{"other wire API", change(func(f *audit.RunFacts) { f.WireAPIs = []string{"responses"} }), "r1", "r0", audit.CodeConflict, "wire API responses"},
+		{"other world", change(func(f *audit.RunFacts) { f.Environments[0].Name = "airline" }), "r1", "r0", audit.CodeConflict, "share no environment"},
+		{"store down", source{err: &audit.Error{Code: audit.CodeInfrastructure, Message: "down"}}, "r1", "", audit.CodeInfrastructure, "down"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			e, err := gate.Collect(t.Context(), row.source, p, row.run, row.baseline)
-			if (err == nil) != (row.says == "") || err != nil && (gate.ExitCode(nil, err) != row.exit || !strings.Contains(err.Error(), row.says)) {
-				t.Fatalf("error %v (exit %d), want %q (exit %d)", err, gate.ExitCode(nil, err), row.says, row.exit)
+			if audit.ErrorCode(err) != row.code || err != nil && !strings.Contains(err.Error(), row.says) {
+				t.Fatalf("error %v (%s), want %q (%s)", err, audit.ErrorCode(err), row.says, row.code)
 			}
 			if row.name == "auto without any" && len(e.Notes) != 1 {
 				t.Errorf("notes %q do not say that there is nothing to compare with", e.Notes)

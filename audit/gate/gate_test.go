@@ -88,6 +88,8 @@ func TestDecide(t *testing.T) {
 	masked.Masked[audit.MaskSandboxFault], masked.Pairs = 30, 150
 	unsampled := tool("pay", audit.FigureFSR, 120, 1, 0)
 	unsampled.Masked[audit.MaskNotSampled], unsampled.Pairs = 5000, 5120
+	outage := tool("refund", audit.FigureFSR, 0, 0)
+	outage.Masked[audit.MaskSandboxUnavailable], outage.Pairs = 9, 9
 	unseen := audit.ToolCounts{Environment: "retail", Version: "1", Tool: "pay", Mode: audit.Forced, Pairs: 9, Unobservable: 9}
 	for _, row := range []struct {
 		name   string
@@ -117,6 +119,11 @@ func TestDecide(t *testing.T) {
 		{"count broken", "defaults: {phantom_write: {max_count: 0}}", []audit.ToolCounts{tool("pay", audit.FigurePhantomWrite, 5, 2, 0, 1)}, gate.Fail, "2, max_count 0", "one is too many"},
 		{"reads only", "defaults: {fsr: {max: 0.05}, silent_write: {max: 0.05}}", []audit.ToolCounts{tool("pay", audit.FigureFSR, 120, 1, 0)}, gate.Pass, "", "a tool that writes nothing is not asked about writes"},
 		{"unseen writes", "defaults: {silent_write: {max: 0.05}}", []audit.ToolCounts{unseen}, gate.Inconclusive, "", "an effect that cannot be seen is no match"},
+		{"write behind an outage", "defaults: {silent_write: {max: 0.05}}", []audit.ToolCounts{tool("pay", audit.FigureSilentWrite, 120, 1, 0), outage}, gate.Inconclusive, "refund", "of a tool without a single verdict nobody knows that it writes nothing"},
+		{"write by its whole name", "defaults: {fsr: {max: 0.05}}\ntools: {retail/pay: {silent_write: {max: 0.05}}}", []audit.ToolCounts{tool("pay", audit.FigureFSR, 120, 1, 0)}, gate.Inconclusive, "silent_write", "the policy says that it writes"},
+		{"no findings", "findings: {max_new: 0}", []audit.ToolCounts{tool("pay", audit.FigureFSR, 120, 1, 0)}, gate.Pass, "", "nothing new in 120 calls"},
+		{"no findings in nothing", "findings: {max_new: 0}", []audit.ToolCounts{outage}, gate.Inconclusive, "no call has a verdict", "an outage finds nothing"},
+		{"no findings but an outage", "findings: {max_new: 0}", []audit.ToolCounts{masked}, gate.Inconclusive, "20.0 % of the pairs are masked", "what was not seen may differ"},
 		{"informational", "defaults: {fsr: {max: 0.05}}\ntools: {w*: {informational: true}}", []audit.ToolCounts{tool("pay", audit.FigureFSR, 120, 1, 0), tool("weather", audit.FigureFSR, 50, 1, 1)}, gate.Pass, "", "shown, never decisive"},
 		{"only informational", "defaults: {informational: true, fsr: {max: 0.05}}", []audit.ToolCounts{tool("pay", audit.FigureFSR, 120, 1, 0)}, gate.Inconclusive, "", "nothing decides"},
 		{"glob", "tools: {\"pa*\": {fsr: {max: 0.01}}, pay: {fsr: {max: 0.05}}}", []audit.ToolCounts{tool("pay", audit.FigureFSR, 120, 1, 0)}, gate.Pass, "", "an exact name beats a glob"},

@@ -193,21 +193,25 @@ func (d *decision) countFindings() {
 	if rule == nil {
 		return
 	}
-	pairs := 0
-	for _, t := range d.evidence.Counts {
-		pairs += t.Pairs
+	var all pooled
+	for i := range d.evidence.Counts {
+		all.count(&d.evidence.Counts[i])
 	}
+	seen := all.drawn - all.maskedPairs
 	c := Check{
-		Kind: Findings, Bound: "max_new", Limit: float64(rule.MaxNew), Critical: rule.Critical, Status: Pass, PassP: 1, FailP: 1,
-		Estimate: stat.Estimate{Value: float64(len(d.verdict.New)), N: pairs, NEff: float64(pairs), Method: "count of fingerprints"},
+		Kind: Findings, Bound: "max_new", Limit: float64(rule.MaxNew), Critical: rule.Critical, Status: Pass, PassP: 1, FailP: 1, Masked: all.masked(),
+		Estimate: stat.Estimate{Value: float64(len(d.verdict.New)), N: seen, NEff: float64(seen), Method: "count of fingerprints"},
 	}
 	c.Estimate.Lo, c.Estimate.Hi = c.Estimate.Value, c.Estimate.Value
 	switch {
 	case len(d.verdict.New) > rule.MaxNew:
 		c.Status = Fail
 		c.Reason = fmt.Sprintf("%d new kinds of difference at %s or worse", len(d.verdict.New), severity)
-	case pairs == 0:
-		c.Status, c.Reason = Inconclusive, "no call was audited"
+	case seen <= 0:
+		c.Status, c.Reason = Inconclusive, "no call has a verdict"
+	case c.Masked > value(d.policy.Defaults.MaskedMax):
+		c.Status = Inconclusive
+		c.Reason = fmt.Sprintf("%s of the pairs are masked, masked_max is %s", formatShare(c.Masked), formatShare(value(d.policy.Defaults.MaskedMax)))
 	}
 	d.verdict.Checks = append(d.verdict.Checks, c)
 }

@@ -21,28 +21,13 @@ const (
 	Error        Status = "ERROR"
 )
 
-// The exit codes of the command line.
+// The exit codes of a verdict; what prevented one has codes of the command line's own.
 const (
-	ExitPass           = 0
-	ExitFail           = 1
-	ExitInconclusive   = 2
-	ExitUsage          = 3
-	ExitInfrastructure = 4
+	exitPass         = 0
+	exitFail         = 1
+	exitInconclusive = 2
+	exitError        = 4 // as of a store that does not answer
 )
-
-// ExitCode maps a verdict, or the error that prevented one, to an exit code.
-func ExitCode(v *Verdict, err error) int {
-	if err != nil {
-		switch audit.ErrorCode(err) {
-		case audit.CodeInvalid, audit.CodeNotFound, audit.CodeConflict, audit.CodeLimit, audit.CodeUnprocessable:
-			return ExitUsage
-		case audit.CodeUnauthorized, audit.CodeForbidden, audit.CodeInfrastructure, audit.CodeInternal, audit.CodeBusy:
-			return ExitInfrastructure
-		}
-		return ExitInfrastructure
-	}
-	return v.ExitCode
-}
 
 // Kind says what a check compares.
 type Kind string
@@ -149,15 +134,14 @@ type Options struct {
 func (o Options) exitCode(s Status) int {
 	switch s {
 	case Pass:
-		return ExitPass
+		return exitPass
 	case Fail:
-		return cmp.Or(o.FailExit, ExitFail)
+		return cmp.Or(o.FailExit, exitFail)
 	case Inconclusive:
-		return ExitInconclusive
+		return exitInconclusive
 	case Error:
-		return ExitInfrastructure
 	}
-	return ExitInfrastructure
+	return exitError
 }
 
 // rank orders statuses by gravity.
