@@ -18,7 +18,7 @@ func (r Recipe) Needs(c gpu.Config, arm Arm) []Need {
 	n := c.Parameters()
 	sets := int64(len(arm.sets()))
 	trainer := gpu.TrainerConfig{Tokens: r.MicroTokens, Expanded: r.MicroTokens, Checkpoint: r.GradientCheckpoints}
-	longest := int64(r.Rollout.PromptTokens + r.Rollout.ResponseTokens)
+	longest := int64(r.longestRow())
 	pages := (longest + gpu.PageSize - 1) / gpu.PageSize
 	needs := []Need{
 		{"weights, float32", sets * bytesOfFloat * n},
@@ -62,7 +62,7 @@ func (r Recipe) Thrifts(c gpu.Config, arm Arm) []Thrift {
 		}
 	}
 	try("gradient_checkpoints: true", func(r *Recipe) { r.GradientCheckpoints = true })
-	longest := r.Rollout.PromptTokens + r.Rollout.ResponseTokens
+	longest := r.longestRow()
 	if r.MicroTokens > longest {
 		try("micro_tokens down to the longest row", func(r *Recipe) { r.MicroTokens = longest })
 	}

@@ -87,6 +87,7 @@ func TestRecipeFaults(t *testing.T) {
 		{"tasks: 400, samples: 1", "tasks: -400, samples: 1", "evaluation.tasks: -400 is negative", "an evaluation of fewer tasks than none"},
 		{"batch: 32", "batch: 0", "warm_start: batch is 1 to", "a warm start without demonstrations"},
 		{"explore: 0.5", "explore: 5", "are shares", "a share over 1"},
+		{"micro_tokens: 4096", "micro_tokens: 255", "255 are less than the 256 that a row may have", "a run that would end at its first long rollout"},
 		{"clip_low: 0.2", "clip_low: 1.5", "clip", "a clip that lets the ratio go below 0"},
 	}
 	for _, test := range tests {

@@ -189,16 +189,15 @@ func (c Config) load(device gpu.Device, set audit.PolicyRole, folder, start stri
 
 // learning is how the recipe's parameter sets are generated with and trained.
 func (c Config) learning() learning {
-	most := c.Recipe.Rollout.PromptTokens + c.Recipe.Rollout.ResponseTokens
 	var end []int32
 	switch f := c.Format.(type) {
 	case tiny.Format:
-		end, most = []int32{f.Vocabulary.End()}, c.Recipe.Model.Context
+		end = []int32{f.Vocabulary.End()}
 	case *chat.Format:
 		end = f.End()
 	}
 	return learning{
-		generator: generate.Config{Batch: 64, Prefill: 1024, Context: most, End: end, Memory: c.KVMemory},
+		generator: generate.Config{Batch: 64, Prefill: 1024, Context: c.Recipe.longestRow(), End: end, Memory: c.KVMemory},
 		trainer:   gpu.TrainerConfig{Tokens: c.Recipe.MicroTokens, Expanded: c.Recipe.MicroTokens, Checkpoint: c.Recipe.GradientCheckpoints},
 		optimizer: c.Recipe.adamW(c.Recipe.Optimizer.LearningRate),
 	}

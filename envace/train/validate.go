@@ -40,10 +40,20 @@ func (r Recipe) Validate() error {
 	check(w.Steps == 0 || w.LearningRate > 0, "warm_start: learning_rate is above 0")
 	check(w.Steps == 0 || w.Batch > 0 && w.Batch <= mostRollouts, "warm_start: batch is 1 to %d", mostRollouts)
 	check(r.MicroTokens > 0, "micro_tokens is above 0")
+	check(r.MicroTokens >= r.longestRow(), "micro_tokens: %d are less than the %d that a row may have: prompt_tokens and response_tokens together, of the tiny format the model's context", r.MicroTokens, r.longestRow())
 	check(r.Checkpoints.Rule == "last", "checkpoints: rule is last: which checkpoint counts is decided before the run")
 	check(r.Checkpoints.Every > 0, "checkpoints: every is above 0")
 	faults = append(faults, r.loss().Validate(), r.adamW(r.Optimizer.LearningRate).Validate())
 	return errors.Join(faults...)
+}
+
+// longestRow is the most tokens that a rollout's row may have. A run that met one over
+// micro_tokens could not go on: with another value it would be another recipe.
+func (r Recipe) longestRow() int {
+	if r.Format == formatTiny {
+		return r.Model.Context
+	}
+	return r.Rollout.PromptTokens + r.Rollout.ResponseTokens
 }
 
 // mostNumber bounds every count of a recipe, mostRollouts the rollouts of one step:

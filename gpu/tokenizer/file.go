@@ -358,6 +358,11 @@ func (t *Tokenizer) setPostProcessor(c *component) error {
 			if !ok {
 				return fmt.Errorf("post_processor: %q is not among its special_tokens", part.SpecialToken.ID)
 			}
+			for _, id := range special.IDs {
+				if t.Token(id) == "" {
+					return fmt.Errorf("post_processor: %q is id %d, which no token has", part.SpecialToken.ID, id)
+				}
+			}
 			*into = append(*into, special.IDs...)
 		}
 	default:

@@ -224,6 +224,11 @@ func TestMarshalKeepsIDs(t *testing.T) {
 	}
 }
 
+// beginsWith is the start of a post-processor that puts an id before each text.
+func beginsWith(id string) string {
+	return `"post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>","type_id":0}}],"special_tokens":{"<s>":{"id":"<s>","ids":[` + id + `],"tokens":["<s>"]}}`
+}
+
 func TestRefusedFiles(t *testing.T) {
 	data, err := os.ReadFile("testdata/qwen2.json")
 	if err != nil {
@@ -253,6 +258,8 @@ func TestRefusedFiles(t *testing.T) {
 		{`"unk_token":null`, `"unk_token":"<unk>"`, `unk_token "<unk>" is not in the vocab`, "unk_token"},
 		{`"decoder":{"type":"ByteLevel"`, `"decoder":{"type":"Metaspace"`, `decoder "Metaspace"`, "another decoder"},
 		{`"post_processor":{"type":"ByteLevel"`, `"post_processor":{"type":"BertProcessing"`, `post_processor "BertProcessing"`, "another post-processor"},
+		{`"post_processor":{"type":"ByteLevel"`, beginsWith("-1"), `post_processor: "<s>" is id -1, which no token has`, "a text that begins with an id below 0"},
+		{`"post_processor":{"type":"ByteLevel"`, beginsWith("4194303"), `post_processor: "<s>" is id 4194303, which no token has`, "and with one beyond the vocabulary"},
 	} {
 		if c.old != "" && !strings.Contains(whole, c.old) {
 			t.Fatalf("%q is not in the file (%s)", c.old, c.reason)
