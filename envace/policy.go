@@ -61,6 +61,9 @@ type Format interface {
 	Prompt(t *Transcript, role audit.PolicyRole, call audit.Call) ([]int32, error)
 	ReadAct(o Output) Act
 	ReadRehearsal(o Output) Rehearsed
+	// Digest identifies how the format writes and reads: two with the same one make the
+	// same tokens of a transcript.
+	Digest() (audit.Digest, error)
 }
 
 // Transcript is a rollout so far, as the policy may see it.

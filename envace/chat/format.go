@@ -10,6 +10,7 @@ package chat
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"sort"
@@ -76,6 +77,24 @@ func (f *Format) tokens(c chat.Conversation) ([]int32, error) {
 		parts[i] = tokenizer.Part{Text: p.Text, Plain: p.Plain}
 	}
 	return f.Tokenizer.AppendParts(nil, parts...), nil
+}
+
+// Digest implements envace.Format. Examples are not part of it: they follow from the data.
+func (f *Format) Digest() (audit.Digest, error) {
+	words, err := f.Tokenizer.MarshalJSON()
+	if err != nil {
+		return audit.Digest{}, err
+	}
+	said := []chat.Message{{Role: chat.User, Content: "x"}, {Role: chat.Assistant, Content: "y"}}
+	written, err := f.Template.Render(chat.Conversation{Messages: said})
+	if err != nil {
+		return audit.Digest{}, err
+	}
+	h := sha256.New()
+	fmt.Fprintf(h, "%s %q %d %v %v %s %s\n", f.Template.Format(), written.String(), f.most(), f.NoThinking, f.ThinkingSeen,
+		envace.ActPromptDigest(), envace.RehearsePromptDigest())
+	h.Write(words)
+	return audit.Digest(h.Sum(nil)), nil
 }
 
 // act is the conversation that ACT goes on with.

@@ -77,6 +77,42 @@ func TestPrompts(t *testing.T) {
 	}
 }
 
+// Two formats that could make other tokens of a transcript have other digests: a worker
+// must not roll out in another one than the training's.
+func TestDigest(t *testing.T) {
+	t.Parallel()
+	digest := func(change func(*chat.Format)) audit.Digest {
+		t.Helper()
+		f := formatOf(t, chatml.Qwen3)
+		change(f)
+		d, err := f.Digest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	same := digest(func(*chat.Format) {})
+	if again := digest(func(f *chat.Format) { f.PromptTokens = 12_000 }); again != same {
+		t.Error("the same format, its default written out, has another digest")
+	}
+	other, err := tokenizer.Load("../../gpu/tokenizer/testdata/gpt2.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	llama, err := chatml.New(chatml.Llama3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for reason, change := range map[string]func(*chat.Format){
+		"another tokenizer": func(f *chat.Format) { f.Tokenizer = other }, "another template": func(f *chat.Format) { f.Template = llama },
+		"shorter prompts": func(f *chat.Format) { f.PromptTokens = 100 }, "thinking seen": func(f *chat.Format) { f.ThinkingSeen = true }, "no thinking": func(f *chat.Format) { f.NoThinking = true },
+	} {
+		if digest(change) == same {
+			t.Errorf("%s: the same digest", reason)
+		}
+	}
+}
+
 // Trap 8 of facts/envace.md, section 6 (c): what ACT thinks cannot tell REHEARSE
 // what to answer, unless the published code's behaviour is asked for.
 func TestTrap08ThinkingIsHidden(t *testing.T) {

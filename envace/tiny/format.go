@@ -136,5 +136,5 @@ func (f Format) ReadRehearsal(o envace.Output) envace.Rehearsed {
 	return r
 }
 
-// Digest identifies how the format writes and reads.
+// Digest implements envace.Format.
 func (f Format) Digest() (audit.Digest, error) { return f.Vocabulary.Digest(), nil }

@@ -86,13 +86,10 @@ func (c Config) contract(ctx context.Context) (Contract, error) {
 		}
 		*into = audit.Digest(sha256.Sum256(text)).String()
 	}
-	if d, ok := c.Format.(interface{ Digest() (audit.Digest, error) }); ok {
-		digest, err := d.Digest()
-		if err != nil {
-			return Contract{}, fmt.Errorf("identify the format: %w", err)
-		}
-		out.Format = digest.String()
+	if digest, err = c.Format.Digest(); err != nil {
+		return Contract{}, fmt.Errorf("identify the format: %w", err)
 	}
+	out.Format = digest.String()
 	return out, nil
 }
 
