@@ -23,17 +23,10 @@ func devices(t *testing.T) []gpu.Device {
 	return all
 }
 
-// emulated is the CUDA device on its emulator.
+// emulated is the CUDA device on its emulator, or on this machine's card (UNDERSTUDY_CUDA=driver).
 func emulated(t *testing.T, o cuda.Options) *cuda.Device {
 	t.Helper()
-	if !emulator.Supported() {
-		t.Skip("the CUDA device's emulator is for Linux")
-	}
-	folder, err := emulator.Build(t.Context(), emulator.Ascending)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.Libraries = []string{folder}
+	o.Libraries = emulator.Folders(t, emulator.Ascending)
 	d, err := cuda.New(o)
 	if err != nil {
 		t.Fatal(err)

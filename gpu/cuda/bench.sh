@@ -1,6 +1,8 @@
 #!/bin/bash
 # Measures a card: its copy bandwidth and bf16 matmul rate, and the engine's decode, prefill and
-# training on random weights of Qwen3 shapes, beside PyTorch in the same run. Prints one table.
+# training on random weights of Qwen3 shapes, beside PyTorch in the same run. Prints one table, with the
+# share of what the card can do and whether that is what is aimed at: decode by the bytes that a token needs
+# and what copy moved in this run, prefill and training by the products' operations.
 #
 #   gpu/cuda/bench.sh                          # all shapes; needs an NVIDIA GPU and Go
 #   UNDERSTUDY_CUDA_SHAPES=0.6B gpu/cuda/bench.sh
@@ -12,11 +14,20 @@ shapes=${UNDERSTUDY_CUDA_SHAPES:-0.6B,1.7B,4B,8B}
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 
+sheet=0 judged=1 # TFLOP/s in bfloat16, dense, as NVIDIA states them
 if [ "$shapes" = tiny ]; then
+	judged=0
 	echo "card: none, the emulator: the figures below are no speeds"
 else
 	command -v nvidia-smi >/dev/null || { echo "bench: no nvidia-smi: this machine has no NVIDIA GPU, nothing was measured" >&2; exit 1; }
-	nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | sed 's/^/card: /'
+	card=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader)
+	echo "card: $card"
+	case $card in
+	*H100*PCIe*) sheet=756 ;;
+	*H100* | *H200*) sheet=989 ;;
+	*A100*) sheet=312 ;;
+	*) echo "bench: the data sheet of this card is not known here: no share of it" >&2 ;;
+	esac
 fi
 echo "date: $(date -u +%F), commit: $(git rev-parse --short HEAD), $(go version | cut -d' ' -f3)"
 
@@ -30,21 +41,4 @@ else
 	: >"$out/torch"
 fi
 
-# Lines of both are: name ... value unit. Figures with a ratio in the last column are ours / PyTorch's.
-awk '
-	function name(s) { sub(/^BenchmarkCard\//, "", s); sub(/-[0-9]+$/, "", s); return s }
-	FILENAME ~ /torch$/ { torch[$1] = $2; next }
-	/^BenchmarkCard/ {
-		key = name($1)
-		for (i = 3; i < NF; i++) if ($(i+1) ~ /^(GB\/s|TFLOP\/s|tokens\/s)$/) { figure[key] = $i; unit[key] = $(i+1) } else if ($(i+1) == "%MFU") mfu[key] = $i
-		order[++n] = key
-	}
-	END {
-		printf "%-34s %12s %-9s %12s %7s\n", "what", "understudy", "", "torch", "ratio"
-		for (i = 1; i <= n; i++) {
-			k = order[i]
-			if (!(k in figure)) continue
-			printf "%-34s %12.1f %-9s %12s %7s%s\n", k, figure[k], unit[k], (k in torch ? sprintf("%.1f", torch[k]) : "-"),
-				(k in torch && torch[k] > 0 ? sprintf("%.2f", figure[k] / torch[k]) : "-"), (k in mfu ? sprintf("  %.1f %% MFU", mfu[k]) : "")
-		}
-	}' "$out/torch" "$out/go"
+awk -v sheet="$sheet" -v judged="$judged" -f gpu/cuda/bench.awk "$out/torch" "$out/go"

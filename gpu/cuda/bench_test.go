@@ -200,6 +200,8 @@ func (c card) prefill(b *testing.B, m *gpu.Model) {
 		}
 	}
 	b.ReportMetric(float64(b.N*prompts*n)/b.Elapsed().Seconds(), "tokens/s")
+	head := int64(m.Vocab) * int64(m.Width) // of the last token alone
+	b.ReportMetric(2*float64(m.Matrices()-head)/1e9, "GFLOP/token")
 }
 
 // decode is generated tokens a second of batch texts after prompts of 600 tokens, in groups that
@@ -235,10 +237,18 @@ func (c card) decode(b *testing.B, m *gpu.Model, batch, shared int) {
 	}
 	slices.Sort(rates)
 	b.ReportMetric(rates[len(rates)/2], "tokens/s")
+	b.ReportMetric(bytesOfToken(m.Config, batch, shared, n, 4+float64(more)/2)/1e6, "MB/token")
 }
 
-// train is tokens a second of whole steps on sequences of 1024 tokens, and their share of 989
-// TFLOP/s (H100 and H200, bfloat16, dense) at 6 operations a parameter and token.
+// bytesOfToken is what must be read for a token of a decode step, in bfloat16: its part of the
+// weights, its own keys and values, and its part of its group's prompt.
+func bytesOfToken(c gpu.Config, batch, shared, prompt int, own float64) float64 {
+	key := float64(2 * 2 * c.Layers * c.G * c.D)
+	return 2*float64(c.Matrices())/float64(batch) + key*(own+float64(prompt)/float64(shared))
+}
+
+// train is tokens a second of whole steps on sequences of 1024 tokens, at 6 operations an element of a
+// matrix and token: what checkpointing computes again, and attention, do not count.
 func (c card) train(b *testing.B, m *gpu.Model) {
 	b.Helper()
 	tokens, each := c.pick(8192, 32), c.pick(1024, 16)
@@ -287,7 +297,6 @@ func (c card) train(b *testing.B, m *gpu.Model) {
 	for b.Loop() {
 		step()
 	}
-	rate := float64(b.N*tokens) / time.Since(began).Seconds()
-	b.ReportMetric(rate, "tokens/s")
-	b.ReportMetric(100*rate*6*float64(m.Parameters())/989e12, "%MFU")
+	b.ReportMetric(float64(b.N*tokens)/time.Since(began).Seconds(), "tokens/s")
+	b.ReportMetric(6*float64(m.Matrices())/1e9, "GFLOP/token")
 }

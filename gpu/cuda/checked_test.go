@@ -15,7 +15,7 @@ import (
 // that nobody wrote, or leaves the card's memory.
 func TestChecked(t *testing.T) {
 	t.Parallel()
-	folder := []string{standIn(t, emulator.Checked)}
+	folder := emulator.Folders(t, emulator.Checked)
 	for name, products := range map[string]gpu.DType{"float32": gpu.F32, "bfloat16": gpu.BF16} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -21,13 +21,15 @@
 // chance (gpu.AdamWConfig). Activations and gradients are float32.
 //
 // It has run only in emulation: on no card, and no driver has loaded its PTX. What the
-// emulator cannot show (the memory model, approximate instructions, speed) is open.
+// emulator cannot show (the memory model, approximate instructions, speed) is open. On a machine
+// with a card check.sh runs these tests there (UNDERSTUDY_CUDA=driver) and compute-sanitizer, and
+// bench.sh measures.
 //
 // Not done: activations in bfloat16; an arena of half the size, when keys and values are rounded (it is
 // read at half the cost, but lies in memory for float32); moments in bfloat16 as a setting of train;
 // sampling on the card, so that each step copies its logits to the host; decode batches padded
 // to few sizes, so that each size is a graph of its own; cuBLASLt in train, which runs in exact mode;
-// NVRTC; compute-sanitizer and these tests on a card; more than one card a model.
+// NVRTC; more than one card a model.
 //
 // Read next: device.go, command.go, thread.go, forward.go, product.go, attention.go.
 package cuda

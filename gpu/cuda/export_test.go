@@ -1,5 +1,7 @@
 package cuda
 
+import "understudy/gpu"
+
 // Replays is how many lists ran as a graph, and how many graphs are kept.
 func (d *Device) Replays() (replays, kept int) {
 	_ = d.thread.do(func() error {
@@ -7,6 +9,21 @@ func (d *Device) Replays() (replays, kept int) {
 		return nil
 	})
 	return replays, kept
+}
+
+// CheckOnes makes the plan of one product of rows with a weight (n,k), as MatMul, MatMulBackX and
+// MatMulBackW ask for it, and checks it on ones; false where there is no memory for that.
+func (d *Device) CheckOnes(rows, n, k int, kind gpu.DType) (done bool, err error) {
+	for _, s := range []shape{
+		{transA: true, m: n, n: rows, k: k, kind: kind, alignment: grain}, {m: k, n: rows, k: n, kind: kind, alignment: grain},
+		{transB: true, m: k, n: n, k: rows, kind: kind, alignment: grain},
+	} {
+		i, err := d.newPlan(s)
+		if err != nil || i == unchecked {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // Kernels are the names of all kernels in this build.

@@ -23,7 +23,7 @@ func TestOperations(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			c.options.Libraries = []string{standIn(t, c.library)}
+			c.options.Libraries = emulator.Folders(t, c.library)
 			pair := func(t *testing.T) *devicetest.Pair {
 				t.Helper()
 				p := devicetest.NewPair(t, open(t, c.options))

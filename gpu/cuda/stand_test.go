@@ -12,21 +12,11 @@ import (
 	"understudy/gpu/cuda/emulator"
 )
 
-// standIn is the folder of the emulated driver.
-func standIn(t *testing.T, l emulator.Library) string {
-	t.Helper()
-	folder, err := emulator.Build(t.Context(), l)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return folder
-}
-
-// open makes a device on the emulator.
+// open makes a device on the emulator, or on this machine's card (UNDERSTUDY_CUDA=driver).
 func open(t *testing.T, o cuda.Options) *cuda.Device {
 	t.Helper()
 	if o.Libraries == nil {
-		o.Libraries = []string{standIn(t, emulator.Ascending)}
+		o.Libraries = emulator.Folders(t, emulator.Ascending)
 	}
 	d, err := cuda.New(o)
 	if err != nil {
@@ -46,8 +36,9 @@ type faulty struct {
 
 func newFaulty(t *testing.T) *faulty {
 	t.Helper()
+	emulator.Only(t, "it makes the driver fail, or asks what it holds")
 	f := &faulty{t: t, folder: t.TempDir()}
-	text, err := os.ReadFile(filepath.Join(standIn(t, emulator.Ascending), "libcuda.so.1"))
+	text, err := os.ReadFile(filepath.Join(emulator.Folders(t, emulator.Ascending)[0], "libcuda.so.1"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,6 +26,8 @@ inline float element(const void *p, int32_t type, uint64_t i) {
     return x;
 }
 
+uint64_t dropped; // of each sum, the last so many products are left out
+
 struct Product {
     Desc desc;
     Layout a, b, d;
@@ -36,7 +38,7 @@ struct Product {
         for (uint64_t j = 0; j < d.cols; j++)
             for (uint64_t i = 0; i < d.rows; i++) {
                 double sum = 0;
-                for (uint64_t l = 0; l < k; l++)
+                for (uint64_t l = 0; l + dropped < k; l++)
                     sum += (double)element(A, a.type, desc.trans[0] ? l + i * a.ld : i + l * a.ld) *
                            (double)element(B, b.type, desc.trans[1] ? j + l * b.ld : l + j * b.ld);
                 float &y = D[i + j * d.ld];
@@ -54,6 +56,9 @@ inline bool fits(const Desc &desc, const Layout &a, const Layout &b, const Layou
 } // namespace lt
 
 extern "C" {
+
+// emulator_drop plants a fault: of each sum, the last so many products are left out.
+void emulator_drop(int products) { lt::dropped = (uint64_t)products; }
 
 int cublasLtCreate(void **handle) {
     *handle = new int(1);

@@ -1,0 +1,66 @@
+package cuda_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"understudy/gpu"
+	"understudy/gpu/cuda"
+	"understudy/gpu/cuda/emulator"
+)
+
+// Every product that the sizes of Qwen3 ask of cuBLASLt, of few rows and of many, gives k for ones.
+// The emulator, which is too slow for those sizes, does it for a tiny one.
+func TestOnes(t *testing.T) {
+	names, rows := []string{"tiny"}, []int{1, 24}
+	if emulator.OnCard() {
+		names, rows = []string{"0.6B", "1.7B", "4B", "8B"}, []int{1, 8, 64, 110, 256, 600, 1024, 4096}
+	}
+	for _, kind := range []gpu.DType{gpu.BF16, gpu.F32} {
+		for _, name := range names {
+			t.Run(fmt.Sprint(name, " ", kind), func(t *testing.T) {
+				d := open(t, cuda.Options{Mode: gpu.Fast, Products: kind})
+				for _, x := range weightShapes(qwen3Shapes()[name]) {
+					for _, r := range rows {
+						if done, err := d.CheckOnes(r, x[0], x[1], kind); err != nil {
+							t.Errorf("%d rows with a weight (%d,%d): %v", r, x[0], x[1], err)
+						} else if !done {
+							t.Errorf("%d rows with a weight (%d,%d): the card has not the memory for a check", r, x[0], x[1])
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// weightShapes are the matrices of a model.
+func weightShapes(c gpu.Config) [][2]int {
+	return [][2]int{
+		{c.H * c.D, c.Width}, {c.G * c.D, c.Width}, {c.Width, c.H * c.D}, {c.Hidden, c.Width}, {c.Width, c.Hidden}, {c.Vocab, c.Width},
+	}
+}
+
+// A library that drops the tail of its sums, as one did on some shapes, is found at the first product.
+func TestOnesFindDroppedTail(t *testing.T) {
+	t.Parallel()
+	f := newFaulty(t)
+	d, err := f.open(cuda.Options{Mode: gpu.Fast, Products: gpu.BF16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.call("emulator_drop", 3)
+	const want = "cuBLASLt multiplies ones of (64,1,16) wrongly"
+	if _, err := d.CheckOnes(1, 64, 16, gpu.BF16); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("CheckOnes = %v, want %q", err, want)
+	}
+	x, err := d.Alloc(gpu.F32, 64*16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.MatMul(x.Slice(0, 64), x.Slice(0, 16), d.NewWeight(x, 64, 16))
+	if err := d.Sync(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a product: %v, want %q", err, want)
+	}
+}
