@@ -2,7 +2,6 @@ package eval
 
 import (
 	"context"
-	"crypto/sha256"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -17,9 +16,6 @@ var userInstruction string
 
 //go:embed prompts/assert.md
 var assertInstruction string
-
-// PromptDigest names the version of the instructions for user and judge.
-func PromptDigest() audit.Digest { return sha256.Sum256([]byte(userInstruction + assertInstruction)) }
 
 // AskFunc asks a model; schema is of the answer, or nil for plain text.
 type AskFunc func(ctx context.Context, messages []envace.Message, schema json.RawMessage, temperature float64) (string, error)

@@ -12,7 +12,6 @@ package judge
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -26,9 +25,6 @@ import (
 
 //go:embed prompts/judge.md
 var instruction string
-
-// PromptDigest names the version of the judge's instruction.
-func PromptDigest() audit.Digest { return sha256.Sum256([]byte(instruction)) }
 
 // Verdict is what a judge says of one item.
 type Verdict string

@@ -2,7 +2,6 @@ package private
 
 import (
 	"context"
-	"crypto/sha256"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -16,9 +15,6 @@ import (
 
 //go:embed prompts/assess.md
 var assessInstruction string
-
-// PromptDigest names the version of the assessor's instruction.
-func PromptDigest() audit.Digest { return sha256.Sum256([]byte(assessInstruction)) }
 
 // ByGrade assesses by a grader of transcripts. What it suggests is what the
 // rehearsed refusals say: not to repeat them.

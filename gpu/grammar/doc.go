@@ -3,7 +3,7 @@
 //
 //	JSON Schema ──compile──► nodes ──Start──► State ──Mask──► allowed tokens
 //	                                            ▲                  │ sample
-//	                                            └────Accept────────┘
+//	                                            └────Write─────────┘
 //
 // A State is a set of stacks over the bytes written so far (a pushdown
 // automaton, nondeterministic only where anyOf leaves a choice). Mask walks the

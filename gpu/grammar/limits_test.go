@@ -50,6 +50,7 @@ func TestHostileSchemas(t *testing.T) {
 		{`{"multipleOf":1e-999999}`, "out of range", "a small number of a million digits"},
 		{`{"anyOf":[` + listed(2000, `{"pattern":"x{1000}%d"}`) + `]}`, "bytes of patterns", "expressions that repeat"},
 		{`{"pattern":"^(a|b|c|d|[a-z]{500})*x{500}$"}`, "multiply", "an automaton of large states"},
+		{`{"prefixItems":[` + listed(500, `{"type":"string","pattern":"%d","minLength":100000}`) + `]}`, "multiply", "many long texts, each of which is measured"},
 	}
 	for _, test := range tests {
 		_, err := grammar.New(vocabulary(t), grammar.Schema(json.RawMessage(test.schema)))
@@ -70,6 +71,8 @@ func TestLargeSchemas(t *testing.T) {
 		{`{"type":"string","enum":[` + listed(5000, `"v%d"`) + `]}`, "a catalogue"},
 		{`{"type":"object","properties":{` + listed(900, `"p%d":{"type":"string"}`) + `},"additionalProperties":false}`, "a wide table's row"},
 		{`{"oneOf":[` + listed(100, `{"type":"object","properties":{"kind":{"const":"k%d"},"n":{"type":"integer"}},"required":["kind"]}`) + `]}`, "a union of 100"},
+		{`{"type":"object","properties":{` + listed(20, `"p%d":{"type":"string","pattern":"^[a-z0-9-]{1,63}$"}`) + `}}`, "names of a usual form"},
+		{`{"type":"string","pattern":"^[ -~]{0,1000}$"}`, "a note of a thousand characters"},
 		{strings.Repeat(`{"items":`, 90) + "true" + strings.Repeat("}", 90), "nesting"},
 		{`{"type":"array","minItems":1000000000}`, "more items than any text holds: the request is refused, not the schema"},
 	}

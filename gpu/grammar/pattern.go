@@ -60,14 +60,20 @@ func newPattern(expression string, fewest, most int64, spend func(work int) erro
 		}
 		p.states = append(p.states, s)
 	}
-	return p, p.measure()
+	return p, p.measure(spend)
 }
 
+// rowWork is the work that a row of ending counts as, beside its states.
+const rowWork = 8
+
 // measure fills ending, as far as a shortest text can need it.
-func (p *pattern) measure() error {
+func (p *pattern) measure(spend func(work int) error) error {
 	lengths := int(p.fewest) + len(p.states)
 	if lengths*len(p.states) > 1<<22 {
 		return errors.New("the automaton is too large for the length")
+	}
+	if err := spend(lengths * (rowWork + len(p.states)/4)); err != nil {
+		return err
 	}
 	last := make([]bool, len(p.states))
 	for i, s := range p.states {
