@@ -30,7 +30,7 @@ type ChildEnvironment struct {
 	opts  ChildOptions
 	files map[string][]byte
 	dir   string
-	about loaded
+	about loaded // by the first child; never written again
 
 	mu         sync.Mutex // one request at a time; guards what follows
 	child      *process
@@ -90,7 +90,8 @@ func readFolder(fsys fs.FS, dir string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// generateGrace is what loading a domain and generating its world may take.
+// generateGrace is what loading a domain, generating its world and looking through
+// all of it may take.
 const generateGrace = 2 * generateWall
 
 // revive starts a child if none runs.
@@ -106,9 +107,13 @@ func (e *ChildEnvironment) revive(ctx context.Context) error {
 		return err
 	}
 	req := request{Op: opLoad, Name: e.dir, Files: e.files, Options: &e.opts.Options}
-	if err := child.ask(ctx, generateGrace, req, &e.about); err != nil {
+	var about loaded
+	if err := child.ask(ctx, generateGrace, req, &about); err != nil {
 		child.close()
 		return err
+	}
+	if e.generation == 0 { // the same files say the same again, and others read it by now
+		e.about = about
 	}
 	e.child = child
 	e.generation++

@@ -101,7 +101,11 @@ func (s *ChildSession) ask(ctx context.Context, req request, body any) error {
 		return err
 	}
 	req.Session = s.replica.id
-	return s.env.ask(ctx, s.env.callWall(), req, body)
+	wall := s.env.callWall()
+	if req.Op == opCheck || req.Op == opViolations { // they have an engine's limit of their own
+		wall = generateGrace
+	}
+	return s.env.ask(ctx, wall, req, body)
 }
 
 // asking is ask for callers that do not hold the lock.
