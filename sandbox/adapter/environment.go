@@ -83,6 +83,7 @@ func (r Reply) silence() error {
 	switch r.Status {
 	case audit.StatusOK, audit.StatusRefused, audit.StatusInvalid:
 		return nil
+	case audit.StatusFault, audit.StatusUnknown:
 	}
 	if r.Error != nil && r.Error.Message != "" {
 		return errors.New(r.Error.Message)
