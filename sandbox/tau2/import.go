@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"testing/fstest"
 
 	"go.starlark.net/starlark"
 
@@ -24,7 +25,7 @@ type Bundle struct {
 	Domain *engine.Domain
 	Tasks  int
 
-	files folder
+	files fstest.MapFS
 }
 
 // Names lists the domains that Import knows.
@@ -61,14 +62,16 @@ func importDomain(ctx context.Context, data fs.FS, name string) (*Bundle, error)
 	if err != nil {
 		return nil, err
 	}
-	b := &Bundle{Name: name, files: folder{}}
-	if err := b.files.copyDomain(name); err != nil {
+	b := &Bundle{Name: name, files: fstest.MapFS{}}
+	if err := b.copyDomain(); err != nil {
 		return nil, err
 	}
-	b.files[path.Join(name, "state.json")] = state.AppendJSON(nil, root)
+	b.put("state.json", state.AppendJSON(nil, root))
 	policy, err := fs.ReadFile(data, path.Join(name, "policy.md"))
 	if err == nil {
-		b.files[path.Join(name, "policy.md")] = policy
+		b.put("policy.md", policy)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read %s/policy.md: %w", name, err)
 	}
 	if b.Domain, err = b.load(); err != nil {
 		return nil, err
@@ -77,12 +80,18 @@ func importDomain(ctx context.Context, data fs.FS, name string) (*Bundle, error)
 	if err != nil || len(tasks) == 0 {
 		return b, err
 	}
-	if b.files[path.Join(name, "tasks.json")], err = convertTasks(ctx, b.Domain, tasks); err != nil {
+	converted, err := convertTasks(ctx, b.Domain, tasks)
+	if err != nil {
 		return nil, err
 	}
+	b.put("tasks.json", converted)
 	b.Tasks = len(tasks)
 	b.Domain, err = b.load()
 	return b, err
+}
+
+func (b *Bundle) put(file string, text []byte) {
+	b.files[path.Join(b.Name, file)] = &fstest.MapFile{Data: text}
 }
 
 func (b *Bundle) load() (*engine.Domain, error) {
@@ -92,12 +101,12 @@ func (b *Bundle) load() (*engine.Domain, error) {
 // Write stores the bundle as a domain folder below dir, from where the engine
 // loads it like any other domain.
 func (b *Bundle) Write(dir string) error {
-	for name, text := range b.files {
+	for name, f := range b.files {
 		file := filepath.Join(dir, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			return fmt.Errorf("write domain %s: %w", b.Name, err)
 		}
-		if err := os.WriteFile(file, text, 0o644); err != nil {
+		if err := os.WriteFile(file, f.Data, 0o644); err != nil {
 			return fmt.Errorf("write domain %s: %w", b.Name, err)
 		}
 	}
@@ -180,16 +189,17 @@ func mapMembers(o *state.Object, f func(string, starlark.Value) starlark.Value) 
 }
 
 // copyDomain copies our domain's own files.
-func (f folder) copyDomain(name string) error {
-	entries, err := fs.ReadDir(domains.FS(), name)
+func (b *Bundle) copyDomain() error {
+	entries, err := fs.ReadDir(domains.FS(), b.Name)
 	if err != nil {
-		return fmt.Errorf("read domain %s: %w", name, err)
+		return fmt.Errorf("read domain %s: %w", b.Name, err)
 	}
 	for _, e := range entries {
-		file := path.Join(name, e.Name())
-		if f[file], err = fs.ReadFile(domains.FS(), file); err != nil {
-			return fmt.Errorf("read domain %s: %w", name, err)
+		text, err := fs.ReadFile(domains.FS(), path.Join(b.Name, e.Name()))
+		if err != nil {
+			return fmt.Errorf("read domain %s: %w", b.Name, err)
 		}
+		b.put(e.Name(), text)
 	}
 	return nil
 }

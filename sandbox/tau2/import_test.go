@@ -1,6 +1,7 @@
 package tau2_test
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"strings"
@@ -119,6 +120,24 @@ func TestImportRefuses(t *testing.T) {
 		if audit.ErrorCode(err) != test.code || !strings.Contains(err.Error(), test.text) || audit.ErrorHint(err) == "" {
 			t.Errorf("%s: got %v, want %q with a hint", test.reason, err, test.text)
 		}
+	}
+}
+
+// An assertion that must not hold, left out, would make its task easier than it is.
+func TestImportRefusesWhatItWouldLeaveOut(t *testing.T) {
+	t.Parallel()
+	data := fstest.MapFS{}
+	for _, name := range []string{"db.toml", "user_db.toml", "tasks.json"} {
+		text, err := os.ReadFile("testdata/telecom/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = bytes.Replace(text, []byte(`"assert_value": true`), []byte(`"assert_value": false`), 1)
+		data["telecom/"+name] = &fstest.MapFile{Data: text}
+	}
+	_, err := tau2.Import(t.Context(), data)
+	if audit.ErrorCode(err) != audit.CodeInvalid || !strings.Contains(err.Error(), "task pay: assertion assert_no_overdue_bill") {
+		t.Errorf("got %v, want the assertion named", err)
 	}
 }
 

@@ -98,9 +98,10 @@ func (s sourceTask) convert(ctx context.Context, env audit.Environment, roles ma
 	}
 	checks := []map[string]any{}
 	for _, a := range s.Criteria.Assertions {
-		if a.Expected == nil || *a.Expected {
-			checks = append(checks, map[string]any{"check": a.Function, "params": a.Arguments})
+		if a.Expected != nil && !*a.Expected { // left out, it would make the task easier than it is
+			return nil, fmt.Errorf("assertion %s: assert_value false is not understood", a.Function)
 		}
+		checks = append(checks, map[string]any{"check": a.Function, "params": a.Arguments})
 	}
 	if slices.Contains(s.Criteria.Basis, "DB") {
 		expected, err := changes(ctx, env, setup, solution)
@@ -148,24 +149,34 @@ func changes(ctx context.Context, env audit.Environment, setup, solution []audit
 		return nil, err
 	}
 	defer session.Close()
-	for _, call := range setup {
-		if _, err := session.Call(ctx, call); err != nil {
-			return nil, err
-		}
+	if err := play(ctx, session, setup); err != nil {
+		return nil, err
 	}
 	initial, err := session.(audit.Forker).Fork(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer initial.Close()
-	for _, call := range solution {
-		if _, err := session.Call(ctx, call); err != nil {
-			return nil, err
-		}
+	if err := play(ctx, session, solution); err != nil {
+		return nil, err
 	}
 	patch, err := engine.Changes(initial, session)
 	if err != nil {
 		return nil, err
 	}
 	return json.Marshal(patch)
+}
+
+// play makes calls that may be refused, as some of the reference's are, but not break.
+func play(ctx context.Context, session audit.Session, calls []audit.Call) error {
+	for _, call := range calls {
+		obs, err := session.Call(ctx, call)
+		if err != nil {
+			return err
+		}
+		if obs.Status == audit.StatusFault || obs.Status == audit.StatusUnknown {
+			return fmt.Errorf("%s %s: %s %s", call.Tool, call.Arguments, obs.Status, obs.Raw)
+		}
+	}
+	return nil
 }
