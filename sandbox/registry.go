@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -135,11 +136,12 @@ func common(a, b string) int {
 func (r *Registry) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	var errs []error
 	for ref, env := range r.open {
 		if err := env.Close(); err != nil {
-			return fmt.Errorf("close %s: %w", ref, err)
+			errs = append(errs, fmt.Errorf("close %s: %w", ref, err))
 		}
 	}
 	clear(r.open)
-	return nil
+	return errors.Join(errs...)
 }

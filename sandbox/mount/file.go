@@ -260,8 +260,8 @@ func (e *entry) checkClass(fault func(key, format string, args ...any)) {
 	if len(e.Tools) == 0 {
 		fault("adapter", "a Python class needs tools: only what is declared is ever called")
 	}
-	for name, t := range e.Tools {
-		if len(t.Input) == 0 {
+	for _, name := range slices.Sorted(maps.Keys(e.Tools)) {
+		if len(e.Tools[name].Input) == 0 {
 			fault("tools", "tool %s needs input, the JSON Schema of its arguments", name)
 		}
 	}

@@ -83,10 +83,7 @@ func WritePython(ctx context.Context, folder string) (written, refused []string,
 	for _, report := range reports {
 		name := filepath.Base(filepath.Dir(report))
 		p := port{folder: folder, name: name}
-		if err := p.read(ctx); err != nil {
-			return written, refused, err
-		}
-		difference, err := p.compare(ctx)
+		difference, err := p.try(ctx)
 		if err != nil {
 			return written, refused, fmt.Errorf("try %s in Python: %w", name, err)
 		}
@@ -114,6 +111,19 @@ type port struct {
 	scenarios   []pythonScenario
 }
 
+// try writes the domain in Python and says where it differs from its sandbox first.
+func (p *port) try(ctx context.Context) (difference string, err error) {
+	p.sandbox, err = starlark.NewChildEnvironment(ctx, os.DirFS(p.folder), p.name, starlark.ChildOptions{})
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = p.sandbox.Close() }()
+	if err := p.read(ctx); err != nil {
+		return "", err
+	}
+	return p.compare(ctx)
+}
+
 // read collects the domain's files and what its sandbox says of itself.
 func (p *port) read(ctx context.Context) (err error) {
 	files := func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(p.folder, p.name, name)) }
@@ -126,9 +136,6 @@ func (p *port) read(ctx context.Context) (err error) {
 		if err != nil {
 			return fmt.Errorf("read %s of %s: %w", name, p.name, err)
 		}
-	}
-	if p.sandbox, err = starlark.NewChildEnvironment(ctx, os.DirFS(p.folder), p.name, starlark.ChildOptions{}); err != nil {
-		return err
 	}
 	if p.tools, err = p.sandbox.Tools(ctx); err != nil {
 		return err
@@ -244,7 +251,6 @@ func (p *port) readScenarios(ctx context.Context, files func(string) ([]byte, er
 // compare calls the class as its sandbox was called in the trial, and as each
 // solution does, and says where the two differ first.
 func (p *port) compare(ctx context.Context) (string, error) {
-	defer func() { _ = p.sandbox.Close() }()
 	session, err := p.sandbox.Open(ctx, audit.Start{})
 	if err != nil {
 		return "", err
