@@ -103,15 +103,22 @@ func (g *gym) seed(c *gin.Context) {
 	c.JSON(http.StatusOK, gin.H{})
 }
 
-// sweep ends the sessions that nobody has used for long, and the oldest ones
-// where there are too many.
+// sweep ends the sessions that nobody has used for long, and the oldest one where
+// there are too many.
 func (g *gym) sweep(now time.Time) {
+	for _, s := range g.abandoned(now) { // a foreign environment takes its time to say good-bye
+		_ = s.session.Close() // nobody is there to be told
+	}
+}
+
+func (g *gym) abandoned(now time.Time) []*gymSession {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	var out []*gymSession
 	oldest := ""
 	for id, s := range g.sessions {
 		if now.Sub(s.used) > gymIdle {
-			_ = s.session.Close() // nobody is there to be told
+			out = append(out, s)
 			delete(g.sessions, id)
 			continue
 		}
@@ -120,9 +127,10 @@ func (g *gym) sweep(now time.Time) {
 		}
 	}
 	if len(g.sessions) >= gymSessions {
-		_ = g.sessions[oldest].session.Close()
+		out = append(out, g.sessions[oldest])
 		delete(g.sessions, oldest)
 	}
+	return out
 }
 
 // find is the session of a request, or nil.
@@ -210,8 +218,8 @@ func (r *gymResponse) text() string {
 
 // verify rewards a rollout and answers with the request and the reward. Where
 // the task carries a place ("understudy"), the response is a rehearsal and the
-// reward its calibration term; else the reward is the terminal check of the
-// session's task, as a share of what was to be reached.
+// reward its calibration term; else the reward is 1 where all terminal checks of
+// the session's task pass, and 0 where one fails.
 func (g *gym) verify(c *gin.Context) {
 	text, err := readBody(c, audit.MaxScoreBytes)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"understudy/web"
+	"understudy/web/metric"
 )
 
 // A model's API is served beside the service's own, streams included; without a
@@ -40,6 +41,29 @@ func TestModelIsMounted(t *testing.T) {
 			if got := strings.HasPrefix(w.Body.String(), test.method+" "+test.path) && w.Code == http.StatusOK; got != served {
 				t.Errorf("%s %s answered %d %q; served: %v", test.method, test.path, w.Code, w.Body, served)
 			}
+		}
+	}
+}
+
+// A panic is an answer, which is counted as one.
+func TestPanicIsCounted(t *testing.T) {
+	t.Parallel()
+	counted := metric.New(nil)
+	handler := web.New(web.Config{
+		Logger: slog.New(slog.DiscardHandler), Metrics: counted,
+		Model: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a fault of ours") }),
+	})
+	for _, test := range []struct {
+		path, says string
+		status     int
+	}{
+		{"/v1/models", "internal error", http.StatusInternalServerError},
+		{"/metrics", `understudy_http_request_seconds_count{method="GET",route="/v1/models",status="5xx"} 1`, http.StatusOK},
+	} {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, test.path, http.NoBody))
+		if w.Code != test.status || !strings.Contains(w.Body.String(), test.says) {
+			t.Errorf("%s: %d %s, want %d and %s", test.path, w.Code, w.Body, test.status, test.says)
 		}
 	}
 }

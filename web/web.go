@@ -56,7 +56,7 @@ func New(cfg Config) http.Handler {
 	}
 	gin.SetMode(gin.ReleaseMode) // its debug mode prints to stdout
 	engine := gin.New()
-	engine.Use(gin.CustomRecoveryWithWriter(nil, cfg.panicked), cfg.Metrics.Requests, cfg.Tracer.Requests)
+	engine.Use(cfg.Metrics.Requests, cfg.Tracer.Requests, gin.CustomRecoveryWithWriter(nil, cfg.panicked)) // a panic is an answer that they see
 	engine.GET("/healthz", func(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"status": "ok"}) })
 	engine.GET("/version", func(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"version": cfg.Version}) })
 	engine.GET("/readyz", cfg.readyz)

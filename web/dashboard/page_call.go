@@ -139,9 +139,12 @@ func (s *site) bodyOf(record *audit.CallRecord, part string) body {
 	p := &record.Pair
 	raw := rawOf(p, part)
 	b := body{Part: part, There: raw != nil, Size: int64(len(raw)), Preview: brief(previewBytes, string(raw)), Rest: len(raw) > previewBytes}
-	for digest, size := range record.Whole {
-		if digest == audit.SecretHash(string(raw)) || size > int64(len(raw)) && len(raw) >= 1<<20 {
-			b.Cut, b.Size = true, size
+	for _, size := range record.Whole {
+		if len(raw) >= 1<<20 && size > int64(len(raw)) {
+			b.Cut = true
+			if len(record.Whole) == 1 { // of several it is not known which is this one's
+				b.Size = size
+			}
 		}
 	}
 	b.Name = map[string]string{
