@@ -38,6 +38,7 @@ const (
 	defaultRetries = 5
 	firstPause     = 100 * time.Millisecond
 	longestPause   = 5 * time.Second
+	mostDoublings  = 6 // to beyond the longest pause
 )
 
 // Score implements audit.Scorer. A request that broke off is sent again: the
@@ -65,7 +66,7 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte) (aud
 		if err == nil || try >= retries || ctx.Err() != nil || !passes(err) {
 			return scores, err
 		}
-		timer := time.NewTimer(rand.N(min(firstPause<<try, longestPause)) + firstPause)
+		timer := time.NewTimer(rand.N(min(firstPause<<min(try, mostDoublings), longestPause)) + firstPause)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
