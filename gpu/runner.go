@@ -123,7 +123,7 @@ func (r *Runner) Step(s *Step, out *Logits) error {
 		}
 		r.down(l, &a, a.x)
 	}
-	return r.logits(a.x, len(s.Wanted), out)
+	return r.logits(a.x, s, out)
 }
 
 // attention is that of a layer, for the rows of the step.
@@ -134,21 +134,37 @@ func (r *Runner) attention(l int, a *layerActs) PagedAttention {
 	}
 }
 
-// logits computes and downloads the logits of the wanted rows of x (R,C).
-func (r *Runner) logits(x Buffer, wanted int, out *Logits) error {
+// Draws says whether the device draws tokens (Step.Draws).
+func (r *Runner) Draws() bool {
+	_, ok := r.dev.(Sampler)
+	return ok
+}
+
+// logits computes the logits of the wanted rows of x (R,C), draws from the first of them and downloads
+// the others.
+func (r *Runner) logits(x Buffer, s *Step, out *Logits) error {
+	wanted, drawn := len(s.Wanted), len(s.Draws)
 	out.V = r.Vocab
-	out.Values = grow(out.Values, wanted*r.Vocab)
-	out.LSE = grow(out.LSE, wanted)
+	out.Values = grow(out.Values, (wanted-drawn)*r.Vocab)
+	out.LSE = grow(out.LSE, wanted-drawn)
+	out.Drawn = grow(out.Drawn, drawn)
 	if wanted == 0 {
 		return r.dev.Sync()
 	}
 	f := headActs{r.final.x.Slice(0, wanted*r.Width), r.final.rstd.Slice(0, wanted), r.final.n.Slice(0, wanted*r.Width)}
 	r.finalNorm(&f, x, r.wanted.Slice(0, wanted))
-	t := TokenLoss{
-		Logits: r.loss.Logits.Slice(0, wanted*r.Vocab), Scale: r.loss.Scale.Slice(0, wanted), LSE: r.loss.LSE.Slice(0, wanted),
-	}
+	t := r.loss.rows(r.Vocab, 0, wanted)
 	r.dev.MatMul(t.Logits, f.n, r.head)
 	r.dev.LogProbs(t)
+	if drawn > 0 {
+		if err := r.dev.(Sampler).Sample(r.loss.rows(r.Vocab, 0, drawn), s.Draws, out.Drawn); err != nil {
+			return fmt.Errorf("step: %w", err)
+		}
+	}
+	if drawn == wanted {
+		return nil
+	}
+	t = r.loss.rows(r.Vocab, drawn, wanted)
 	if err := r.dev.Download(out.Values, t.Logits); err != nil {
 		return fmt.Errorf("step: %w", err)
 	}
@@ -158,9 +174,14 @@ func (r *Runner) logits(x Buffer, wanted int, out *Logits) error {
 	return nil
 }
 
-func grow(s []float32, n int) []float32 {
+// rows is rows from..to-1 of what is known of all.
+func (t TokenLoss) rows(vocab, from, to int) TokenLoss {
+	return TokenLoss{Logits: t.Logits.Slice(from*vocab, to*vocab), Scale: t.Scale.Slice(from, to), LSE: t.LSE.Slice(from, to)}
+}
+
+func grow[T any](s []T, n int) []T {
 	if cap(s) < n {
-		return make([]float32, n)
+		return make([]T, n)
 	}
 	return s[:n]
 }
@@ -204,6 +225,10 @@ func (r *Runner) check(s *Step) ([]adapterRows, error) {
 		return nil, fmt.Errorf("%d wanted rows: this runner takes %d", len(s.Wanted), r.Wanted)
 	case s.Scale != nil && len(s.Scale) != len(s.Wanted):
 		return nil, fmt.Errorf("%d scales for %d wanted rows", len(s.Scale), len(s.Wanted))
+	case len(s.Draws) > len(s.Wanted):
+		return nil, fmt.Errorf("%d draws for %d wanted rows", len(s.Draws), len(s.Wanted))
+	case len(s.Draws) > 0 && !r.Draws():
+		return nil, fmt.Errorf("%d draws: %s draws no tokens", len(s.Draws), r.dev.Name())
 	case len(s.Tables) > r.Sequences:
 		return nil, fmt.Errorf("%d sequences: this runner takes %d", len(s.Tables), r.Sequences)
 	}

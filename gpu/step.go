@@ -22,6 +22,9 @@ type Step struct {
 	// 1/temperature for LSE; nil means 1.
 	Wanted []int32
 	Scale  []float32
+	// Draws say how the tokens of the first so many wanted rows are drawn, on a device that can
+	// (Runner.Draws); only the others' logits come back.
+	Draws []Draw
 	// Adapters are the runs of rows that go through an adapter, ascending and
 	// apart; rows of no run go through the base weights alone.
 	Adapters []Span
@@ -36,11 +39,12 @@ type Span struct {
 // Logits is what a step gives back; its slices are used again by the next.
 type Logits struct {
 	V      int
-	Values []float32 // (W,V) logits of the wanted rows, not scaled
+	Values []float32 // (W,V) logits of the wanted rows that are not drawn, not scaled
 	LSE    []float32 // (W) log Σ exp(scale·logits)
+	Drawn  []Drawn   // of the rows that are
 }
 
-// Row is the logits of the i-th wanted row.
+// Row is the logits of the i-th wanted row, counted from the first that is not drawn.
 func (l *Logits) Row(i int) []float32 { return l.Values[i*l.V : (i+1)*l.V] }
 
 // RunnerConfig is how much memory rollouts may take, all of it allocated by

@@ -206,7 +206,7 @@ func (c card) prefill(b *testing.B, m *gpu.Model) {
 
 // decode is generated tokens a second of batch texts after prompts of 600 tokens, in groups that
 // share theirs. It is the difference of a long and a short run, so that prefills do not count;
-// sampling on the CPU does.
+// drawing tokens does.
 func (c card) decode(b *testing.B, m *gpu.Model, batch, shared int) {
 	b.Helper()
 	e, n, more := c.writer(b, m, batch), c.pick(600, 24), c.pick(128, 8)

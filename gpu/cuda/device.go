@@ -46,8 +46,10 @@ type Device struct {
 	processors int // of the card
 	planned    pagePlan
 	uploaded   []indices // that are still as they were uploaded
-	refused    error     // the first failure that no driver has reported
-	warned     bool      // that products go unchecked
+	draws      []draw    // of the last Sample, and what it drew
+	drawn      []drawn
+	refused    error // the first failure that no driver has reported
+	warned     bool  // that products go unchecked
 	closed     bool
 }
 

@@ -20,6 +20,10 @@
 // trained stay float32 beside their rounded copies. Moments are float32, or bfloat16 rounded by
 // chance (gpu.AdamWConfig). Activations and gradients are float32.
 //
+// Tokens are drawn where their logits are, by the rules of package sample, so that a decode step sends
+// some bytes of a row to the host and not a vocabulary; rows of a grammar, or of which the most likely tokens are
+// asked, send their logits.
+//
 // It has run only in emulation: on no card, and no driver has loaded its PTX. What the
 // emulator cannot show (the memory model, approximate instructions, speed) is open. On a machine
 // with a card check.sh runs these tests there (UNDERSTUDY_CUDA=driver) and compute-sanitizer, and
@@ -27,9 +31,8 @@
 //
 // Not done: activations in bfloat16; an arena of half the size, when keys and values are rounded (it is
 // read at half the cost, but lies in memory for float32); moments in bfloat16 as a setting of train;
-// sampling on the card, so that each step copies its logits to the host; decode batches padded
-// to few sizes, so that each size is a graph of its own; cuBLASLt in train, which runs in exact mode;
-// NVRTC; more than one card a model.
+// decode batches padded to few sizes, so that each size is a graph of its own; cuBLASLt in train,
+// which runs in exact mode; NVRTC; more than one card a model.
 //
 // Read next: device.go, command.go, thread.go, forward.go, product.go, attention.go.
 package cuda

@@ -128,8 +128,10 @@ func (d *Device) UploadInts(dst gpu.Buffer, src []int32) {
 	d.upload(dst, rawBytes(src))
 }
 
-func rawBytes[T float32 | int32](x []T) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
+// rawBytes is the memory of x, whose elements have no padding.
+func rawBytes[T float32 | int32 | draw | drawn](x []T) []byte {
+	var one T
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), int(unsafe.Sizeof(one))*len(x))
 }
 
 // upload copies data into pinned memory, now, and from there to the card, in its turn.
@@ -242,6 +244,7 @@ const (
 	scratchDOut
 	scratchPlan   // which rows share pages
 	scratchSplits // attention's sums of each split of keys
+	scratchDraws  // how tokens are drawn, and which they are
 	scratches
 )
 

@@ -27,6 +27,7 @@ func Run(t *testing.T, pair func(t *testing.T) *Pair) {
 		{"MatMul after Changed", matMulAfterChanged},
 		{"RoPE", roPE},
 		{"log-probabilities", logProbs},
+		{"Sample", sampleTokens},
 		{"AdamW", adamW},
 		{"NaN is not hidden", naNIsNotHidden},
 		{"Attend", attend},

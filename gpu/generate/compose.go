@@ -26,7 +26,7 @@ func (s *scheduler) compose() (composed, error) {
 	st := &s.step
 	*st = gpu.Step{
 		Tokens: st.Tokens[:0], Positions: st.Positions[:0], Slots: st.Slots[:0], Sequences: st.Sequences[:0],
-		Tables: st.Tables[:0], Wanted: st.Wanted[:0], Scale: st.Scale[:0], Adapters: st.Adapters[:0],
+		Tables: st.Tables[:0], Wanted: st.Wanted[:0], Scale: st.Scale[:0], Draws: st.Draws[:0], Adapters: st.Adapters[:0],
 	}
 	room := s.config.Batch + s.config.Prefill
 	for _, seq := range s.running {
@@ -44,7 +44,29 @@ func (s *scheduler) compose() (composed, error) {
 		}
 		s.adapterRows(seq.Adapter, from)
 	}
+	s.want(&out)
 	return out, nil
+}
+
+// want asks for the logits of the decoded rows or, where that is enough and the device can, for tokens that it
+// draws: those rows come first.
+func (s *scheduler) want(out *composed) {
+	if s.runner.Draws() {
+		var drawn, others []*sequence
+		for _, seq := range out.decoded {
+			if seq.needsLogits() {
+				others = append(others, seq)
+				continue
+			}
+			drawn = append(drawn, seq)
+			s.step.Draws = append(s.step.Draws, seq.draw())
+		}
+		out.decoded = append(drawn, others...)
+	}
+	for _, seq := range out.decoded {
+		s.step.Wanted = append(s.step.Wanted, seq.row)
+		s.step.Scale = append(s.step.Scale, seq.Sampling.Scale())
+	}
 }
 
 // rowsOf adds the rows of one sequence.
@@ -103,8 +125,7 @@ func (s *scheduler) decodeRow(seq *sequence, out *composed) error {
 		s.pages.claimed[id] = gpu.PageSize // a growing node owns the rest of its page
 		seq.table[page] = id
 	}
-	s.step.Wanted = append(s.step.Wanted, int32(len(s.step.Tokens))) //nolint:gosec // rows of a step
-	s.step.Scale = append(s.step.Scale, seq.Sampling.Scale())
+	seq.row = int32(len(s.step.Tokens)) //nolint:gosec // rows of a step
 	s.row(seq, seq.next, at)
 	out.decoded = append(out.decoded, seq)
 	return nil

@@ -26,6 +26,8 @@
 // was generated stays in the tree until its room is needed, so that a
 // conversation that goes on is not computed again; Hold keeps it there.
 //
+// Where the device draws tokens (gpu.Sampler), only rows whose logits serve for more come to the host.
+//
 // The same seed gives the same text whatever else is in the batch: on a device
 // in gpu.Exact mode a row's logits have the same bits alone and in company, and
 // each token's random number is a function of seed and place alone.

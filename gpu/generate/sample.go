@@ -2,12 +2,12 @@ package generate
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 
 	"understudy/gpu"
 	"understudy/gpu/grammar"
+	"understudy/gpu/sample"
 )
 
 // drawn is what sampling gives for one sequence.
@@ -26,9 +26,8 @@ type sampler struct {
 
 // space is the working memory of one worker.
 type space struct {
-	mask    grammar.Mask
-	weights []float32
-	buckets buckets
+	mask  grammar.Mask
+	space sample.Space
 }
 
 func newSampler(c Config) *sampler {
@@ -39,17 +38,22 @@ func newSampler(c Config) *sampler {
 	return s
 }
 
-// draw samples for each sequence; row i of logits is decoded[i]'s.
+// draw samples for each sequence: the first were drawn on the device, row i of logits is that of the i-th
+// after them.
 func (s *sampler) draw(decoded []*sequence, logits *gpu.Logits) []drawn {
 	out := make([]drawn, len(decoded))
+	for i, d := range logits.Drawn {
+		out[i], _ = s.drawn(decoded[i], d)
+	}
+	rest, news := decoded[len(logits.Drawn):], out[len(logits.Drawn):]
 	var group sync.WaitGroup
-	for w := range min(len(s.spaces), len(decoded)) {
+	for w := range min(len(s.spaces), len(rest)) {
 		work := func() {
-			for i := w; i < len(decoded); i += len(s.spaces) {
-				out[i] = s.one(s.spaces[w], decoded[i], logits.Row(i), logits.LSE[i])
+			for i := w; i < len(rest); i += len(s.spaces) {
+				news[i] = s.one(s.spaces[w], rest[i], logits.Row(i), logits.LSE[i])
 			}
 		}
-		if w == len(s.spaces)-1 || w == len(decoded)-1 {
+		if w == len(s.spaces)-1 || w == len(rest)-1 {
 			work() // the last share is our own
 			continue
 		}
@@ -62,9 +66,6 @@ func (s *sampler) draw(decoded []*sequence, logits *gpu.Logits) []drawn {
 // one draws a token of seq from its logits (V), whose log Σ exp(scale·logit) is
 // lse.
 func (s *sampler) one(sp *space, seq *sequence, logits []float32, lse float32) drawn {
-	if !finite(lse) || !allFinite(logits) {
-		return drawn{err: fmt.Errorf("at token %d: %w", len(seq.tokens), ErrNotFinite)}
-	}
 	var mask grammar.Mask
 	if seq.Grammar != nil {
 		var some bool
@@ -72,31 +73,29 @@ func (s *sampler) one(sp *space, seq *sequence, logits []float32, lse float32) d
 			return drawn{ended: seq.state.Complete(), err: seq.stuck()}
 		}
 	}
-	scale := seq.Sampling.Scale()
-	var t Token
-	if mask == nil && !seq.Sampling.truncates() && seq.Sampling.Temperature > 0 {
-		t.ID = drawWhole(logits, scale, lse, uniform(seq.Sampling.Seed, len(seq.tokens)))
-		t.Tempered = gpu.LogProb(logits[t.ID], scale, lse)
-		t.Drawn = t.Tempered
-	} else {
-		t.ID, t.Drawn = sp.choose(logits, mask, scale, seq.Sampling, len(seq.tokens))
-		t.Tempered = gpu.LogProb(logits[t.ID], scale, lse)
-	}
-	id := t.ID
-	one := lse
-	if scale != 1 {
-		one = logSumExp(logits)
-	}
-	t.LogProb = gpu.LogProb(logits[id], 1, one)
-	t.Top = top(logits, one, seq.TopLogProbs)
-	d := drawn{token: t, state: seq.state}
-	if seq.Grammar != nil && !seq.ends(s.config.End, id) {
-		var ok bool
-		if d.state, ok = seq.state.Write(s.config.Tokens[id]); !ok {
-			return drawn{err: fmt.Errorf("at token %d: the schema leaves over %d readings of the text open: write fewer alternatives, or fewer within alternatives", len(seq.tokens), grammar.MaxReadings)}
-		}
+	d, one := s.drawn(seq, sp.space.Draw(logits, seq.Sampling.Scale(), lse, seq.draw(), mask))
+	if d.err == nil {
+		d.token.Top = top(logits, one, seq.TopLogProbs)
 	}
 	return d
+}
+
+// drawn is what a token that was drawn for seq, here or on the device, amounts to. One is the LSE at
+// temperature 1.
+func (s *sampler) drawn(seq *sequence, from gpu.Drawn) (d drawn, one float32) {
+	if !from.Finite {
+		return drawn{err: fmt.Errorf("at token %d: %w", len(seq.tokens), ErrNotFinite)}, 0
+	}
+	t := Token{ID: from.ID}
+	one, t.LogProb, t.Tempered, t.Drawn = sample.LogProbs(from, seq.Sampling.Scale(), seq.draw().Greedy())
+	d = drawn{token: t, state: seq.state}
+	if seq.Grammar != nil && !seq.ends(s.config.End, t.ID) {
+		var ok bool
+		if d.state, ok = seq.state.Write(s.config.Tokens[t.ID]); !ok {
+			return drawn{err: fmt.Errorf("at token %d: the schema leaves over %d readings of the text open: write fewer alternatives, or fewer within alternatives", len(seq.tokens), grammar.MaxReadings)}, 0
+		}
+	}
+	return d, one
 }
 
 // allowed is the grammar's mask, with the end tokens where the text may end. The
@@ -120,92 +119,6 @@ func (s *sampler) allowed(sp *space, seq *sequence, vocabulary int) (mask gramma
 		}
 	}
 	return sp.mask, true
-}
-
-func finite(x float32) bool { return x-x == 0 }
-
-// allFinite adds x-x up: it is 0 unless some x is NaN or infinite. A logit of
-// -Inf counts, too: no weights of ours give one.
-func allFinite(logits []float32) bool {
-	var sum float32
-	for _, x := range logits {
-		sum += x - x
-	}
-	return sum == 0
-}
-
-func logSumExp(logits []float32) float32 {
-	most := slices.Max(logits)
-	sum := 0.0
-	for _, x := range logits {
-		sum += float64(exp(x - most))
-	}
-	return float32(float64(most) + math.Log(sum))
-}
-
-// drawWhole draws from the whole distribution: its sum is known, so that the pass
-// ends where the random number falls.
-func drawWhole(logits []float32, scale, lse float32, u float64) int32 {
-	for i, x := range logits {
-		if u -= float64(exp(scale*x - lse)); u < 0 {
-			return int32(i) //nolint:gosec // a token id
-		}
-	}
-	return argmax(logits, nil) // u was within rounding of 1
-}
-
-// choose draws an id and gives its log-probability among what was left.
-func (sp *space) choose(logits []float32, mask grammar.Mask, scale float32, s Sampling, place int) (id int32, logProb float32) {
-	best := argmax(logits, mask)
-	if s.Temperature == 0 || s.TopK == 1 {
-		return best, 0
-	}
-	most := scale * logits[best]
-	sp.weights = slices.Grow(sp.weights[:0], len(logits))[:len(logits)]
-	sum := 0.0
-	for i, x := range logits {
-		w := float32(0)
-		if mask == nil || mask.Allows(i) {
-			w = exp(scale*x - most)
-		}
-		sp.weights[i] = w
-		sum += float64(w)
-	}
-	if s.truncates() {
-		sum = sp.truncate(s)
-	}
-	u := uniform(s.Seed, place) * sum
-	id = best
-	for i, w := range sp.weights {
-		if w == 0 {
-			continue
-		}
-		id = int32(i) //nolint:gosec // a token id
-		if u -= float64(w); u < 0 {
-			break
-		}
-	}
-	return id, float32(min(math.Log(float64(sp.weights[id])/sum), 0))
-}
-
-func argmax(logits []float32, mask grammar.Mask) int32 {
-	best := -1
-	if mask == nil {
-		best = 0
-		most := logits[0]
-		for i, x := range logits {
-			if x > most {
-				best, most = i, x
-			}
-		}
-		return int32(best) //nolint:gosec // a token id
-	}
-	for i, x := range logits {
-		if (best < 0 || x > logits[best]) && mask.Allows(i) {
-			best = i
-		}
-	}
-	return int32(best) //nolint:gosec // a token id
 }
 
 // top are the n most likely tokens.
@@ -233,11 +146,17 @@ func top(logits []float32, lse float32, n int) []Likely {
 	return out
 }
 
-// uniform is the random number in [0,1) of a place, a function of seed and place
-// alone.
-func uniform(seed uint64, place int) float64 {
-	x := mix(mix(seed) + uint64(place)) //nolint:gosec // a count
-	return float64(x>>11) / (1 << 53)
+// draw says how the next token of seq is drawn. Its random number is a function of seed and place alone.
+func (s *sequence) draw() gpu.Draw {
+	how := s.Sampling
+	d := gpu.Draw{
+		Random: mix(mix(how.Seed) + uint64(len(s.tokens))), Tempered: how.Temperature > 0, //nolint:gosec // a count
+		TopK: how.TopK, MinP: float32(how.MinP),
+	}
+	if how.TopP > 0 && how.TopP < 1 {
+		d.TopP = sample.Share(how.TopP)
+	}
+	return d
 }
 
 // mix is the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
@@ -246,19 +165,4 @@ func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
-}
-
-// exp is e^x for x <= 0, within 4e-7 relative; 0 below -87. math.Exp would be a tenth
-// of a decode step on a large vocabulary.
-func exp(x float32) float32 {
-	if x < -87 {
-		return 0
-	}
-	const ln2High, ln2Low = 0.693145751953125, 1.42860682030941723212e-6
-	whole := int32(x*math.Log2E - 0.5) // rounds, as x is not positive
-	n := float32(whole)
-	f := x - n*ln2High - n*ln2Low
-	// Taylor to the sixth degree on [-ln 2/2, ln 2/2].
-	p := 1 + f*(1+f*(0.5+f*(1./6+f*(1./24+f*(1./120+f*(1./720))))))
-	return p * math.Float32frombits(uint32(127+whole)<<23)
 }

@@ -20,10 +20,14 @@ type sequence struct {
 	text     *transcript
 	turn     int64 // the last step that it had rows in, counted from 1
 	index    int32 // of its table in that step
+	row      int32 // of its last token, in a step that decodes it
 }
 
 // decoding says whether all before the tail is computed.
 func (s *sequence) decoding() bool { return len(s.prefix()) == 0 }
+
+// needsLogits says that drawing a token is not all that its logits are for.
+func (s *sequence) needsLogits() bool { return s.Grammar != nil || s.TopLogProbs > 0 }
 
 // prefix are the nodes before the tail that are not computed, in order.
 func (s *sequence) prefix() []*node {

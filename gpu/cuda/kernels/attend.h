@@ -8,8 +8,6 @@ static const int split = 128;        // keys after which a query's sums are merg
 static const int tile_queries = 16;  // of a block
 static const float log2e = 1.4426950408889634f;
 
-#define minus_infinity (-__builtin_inff())
-
 // load4 reads up to 4 elements, left of which exist; the others are 0.
 DEVICE float4 load4(const float* from, int left) {
 	if (left >= 4 && ((uint64_t)from & 15) == 0) return *(const float4*)from;

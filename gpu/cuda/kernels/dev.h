@@ -57,6 +57,8 @@ DEVICE float __shfl_down_sync(uint32_t mask, float x, int by) { return __nvvm_sh
 DEVICE int __shfl_down_sync(uint32_t mask, int x, int by) { return __nvvm_shfl_sync_down_i32(mask, x, by, 31); }
 // first_lane is the lowest lane of a ballot that is not 0.
 DEVICE int first_lane(uint32_t ballot) { return __builtin_ctz(ballot); }
+// lanes_in is how many lanes a ballot has.
+DEVICE int lanes_in(uint32_t ballot) { return __builtin_popcount(ballot); }
 DEVICE float fma32(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 DEVICE float sqrt32(float x) { return __nvvm_sqrt_rn_f(x); }
 DEVICE float max32(float a, float b) { return __builtin_fmaxf(a, b); }
@@ -70,6 +72,7 @@ DEVICE float exp2_approx(float x) { return __nvvm_ex2_approx_f(x); }
 #else
 #define DEVICE static __forceinline__ __device__
 DEVICE int first_lane(uint32_t ballot) { return __ffs((int)ballot) - 1; }
+DEVICE int lanes_in(uint32_t ballot) { return __popc(ballot); }
 DEVICE float fma32(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 DEVICE float sqrt32(float x) { return __fsqrt_rn(x); }
 DEVICE float max32(float a, float b) { return fmaxf(a, b); }
@@ -135,6 +138,7 @@ template <int n> DEVICE void copy_wait() { asm volatile("cp.async.wait_group %0;
 #endif // a GPU
 
 static const uint32_t all_lanes = 0xffffffff;
+#define minus_infinity (-__builtin_inff())
 
 DEVICE int min(int a, int b) { return a < b ? a : b; }
 DEVICE int max(int a, int b) { return a > b ? a : b; }

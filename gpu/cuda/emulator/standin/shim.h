@@ -153,6 +153,7 @@ template <class T> T __shfl_down_sync(uint32_t mask, T x, int by) {
 }
 
 DEVICE int first_lane(uint32_t ballot) { return __builtin_ctz(ballot); }
+DEVICE int lanes_in(uint32_t ballot) { return __builtin_popcount(ballot); }
 DEVICE float fma32(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 DEVICE float sqrt32(float x) { return sqrtf(x); }
 DEVICE float max32(float a, float b) { return fmaxf(a, b); }

@@ -1,16 +1,18 @@
-package generate
+package sample
 
 import (
 	"cmp"
 	"math"
 	"slices"
+
+	"understudy/gpu"
 )
 
 // buckets sort weights coarsely by their exponent and first bits, so that the
 // greatest are found without sorting a vocabulary.
 type buckets struct {
 	counts [bucketCount]int32
-	sums   [bucketCount]float64
+	sums   [bucketCount]int64
 	border []candidate
 }
 
@@ -27,46 +29,41 @@ type candidate struct {
 // bucket of a weight in (0,1]: positive floats are ordered as their bits are.
 func bucket(w float32) int { return int(math.Float32bits(w) >> bucketShift) }
 
-func (s Sampling) truncates() bool {
-	return s.TopP > 0 && s.TopP < 1 || s.TopK > 0 || s.MinP > 0
-}
-
-// truncate zeroes the weights outside of TopK, TopP and MinP, and gives the sum of
-// the others. The greatest weight is 1; among equals the lower id stays.
-func (sp *space) truncate(s Sampling) float64 {
-	if s.MinP > 0 {
+// truncate zeroes the weights outside of TopK, TopP and MinP. The greatest weight
+// is 1; among equals the lower id stays.
+func (sp *Space) truncate(d gpu.Draw) {
+	if d.MinP > 0 {
 		for i, w := range sp.weights {
-			if w < float32(s.MinP) {
+			if w < d.MinP {
 				sp.weights[i] = 0
 			}
 		}
 	}
-	if s.TopK > 0 {
-		sp.buckets.cut(sp.weights, s.TopK, math.Inf(1))
+	if d.TopK > 0 {
+		sp.buckets.cut(sp.weights, d.TopK, math.MaxInt64)
 	}
-	if s.TopP > 0 && s.TopP < 1 {
-		sp.buckets.cut(sp.weights, math.MaxInt, s.TopP*total(sp.weights))
+	if d.TopP > 0 {
+		sp.buckets.cut(sp.weights, math.MaxInt, int64(share(d.TopP, total(sp.weights)))) //nolint:gosec // a part of an int64
 	}
-	return total(sp.weights)
 }
 
-func total(weights []float32) float64 {
-	sum := 0.0
+func total(weights []float32) int64 {
+	sum := int64(0)
 	for _, w := range weights {
-		sum += float64(w)
+		sum += whole(w)
 	}
 	return sum
 }
 
 // cut keeps the greatest weights: most of them, or as many as have a sum of
 // enough, whichever is fewer; at least one.
-func (b *buckets) cut(weights []float32, most int, enough float64) {
+func (b *buckets) cut(weights []float32, most int, enough int64) {
 	clear(b.counts[:])
 	clear(b.sums[:])
 	for _, w := range weights {
 		if w > 0 {
 			b.counts[bucket(w)]++
-			b.sums[bucket(w)] += float64(w)
+			b.sums[bucket(w)] += whole(w)
 		}
 	}
 	border := bucketCount - 1
@@ -94,7 +91,7 @@ func (b *buckets) cut(weights []float32, most int, enough float64) {
 	for _, c := range b.border {
 		weights[c.id] = c.weight
 		most--
-		if enough -= float64(c.weight); most == 0 || enough <= 0 {
+		if enough -= whole(c.weight); most == 0 || enough <= 0 {
 			return
 		}
 	}
