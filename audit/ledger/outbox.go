@@ -11,10 +11,12 @@ import (
 	"understudy/audit"
 )
 
-// Relay claims up to limit unpublished messages, has them published, and marks
-// those that the publisher gave a sequence. It returns how many it claimed and
-// how many were published. Other relays pass over the claimed rows; a relay that
-// dies, or whose publisher returns an error, leaves them unpublished.
+// Relay claims up to limit unpublished jobs and as many announcements (results,
+// scores), has them published, and marks those that the publisher gave a sequence.
+// It returns how many it claimed and how many were published. Other relays pass over
+// the claimed rows; a relay that dies, or whose publisher returns an error, leaves
+// them unpublished. Neither kind waits behind the other: a stream of jobs that is full
+// holds no announcement up, and a day of announcements that nobody relayed no job.
 func (l *Ledger) Relay(ctx context.Context, limit int, publish func(ctx context.Context, messages []audit.Outgoing) error) (claimed, published int, err error) {
 	err = l.transact(ctx, beginLookups, "relay outbox", func(ctx context.Context, tx pgx.Tx) error {
 		messages, jobs, err := l.claim(ctx, tx, limit)
@@ -40,12 +42,13 @@ type jobRef struct {
 
 func (l *Ledger) claim(ctx context.Context, tx pgx.Tx, limit int) ([]audit.Outgoing, []jobRef, error) {
 	rows, err := tx.Query(ctx, `
-		WITH claimed AS MATERIALIZED (
-			SELECT id, topic, run, episode, attempt, payload, coalesce(trace, '') AS trace FROM outbox
-			WHERE published_at IS NULL
-			ORDER BY id
-			LIMIT $1
-			FOR UPDATE SKIP LOCKED
+		WITH job AS MATERIALIZED (
+			SELECT * FROM outbox WHERE published_at IS NULL AND topic = 'job' ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED
+		), announcement AS MATERIALIZED (
+			SELECT * FROM outbox WHERE published_at IS NULL AND topic <> 'job' ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED
+		), claimed AS (
+			SELECT id, topic, run, episode, attempt, payload, coalesce(trace, '') AS trace
+			FROM (TABLE job UNION ALL TABLE announcement) AS both_kinds
 		)
 		SELECT c.*, (SELECT name FROM run r WHERE r.id = c.run),
 			(SELECT body FROM episode e WHERE c.topic = 'job' AND e.run = c.run AND e.id = c.episode AND octet_length(e.body) <= $2)

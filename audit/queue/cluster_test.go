@@ -109,6 +109,32 @@ func TestReplicasOutliveAServer(t *testing.T) {
 	b.verify(t)
 }
 
+// A feed that was made for one server is no longer one when replicas are asked for.
+func TestAFeedOfOneServerIsNotReplicated(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, conn := newCluster(t)
+	var err error
+	if b.js, err = jetstream.New(conn); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.relay(t).Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.config.Replicas = 3
+	if err := b.relay(t).Flush(t.Context()); !strings.Contains(audit.ErrorHint(err), "nats stream rm AUDIT_") {
+		t.Fatalf("feeds of one server, then three replicas: %v (%s); want what to delete", err, audit.ErrorHint(err))
+	}
+	for _, name := range []string{"AUDIT_RESULTS", "AUDIT_SCORES"} {
+		if err := b.js.DeleteStream(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.relay(t).Flush(t.Context()); err != nil {
+		t.Errorf("after they were deleted: %v", err)
+	}
+}
+
 func TestALoneServerKeepsOneReplica(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

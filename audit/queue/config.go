@@ -44,8 +44,8 @@ type Config struct {
 	Replicas int
 	// Poll is how often an idle relay looks into the outbox. Default 25 ms.
 	Poll time.Duration
-	// Batch is how many messages a relay claims at once. Default 128: at the
-	// largest message size that is about 115 MB.
+	// Batch is how many jobs, and how many announcements, a relay claims at once.
+	// Default 128: at the largest message size that is about 115 MB.
 	Batch int
 	// Sweep is how often the sweeper looks for lost jobs. Default two AckWaits: 1 min.
 	Sweep time.Duration

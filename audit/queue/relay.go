@@ -13,8 +13,9 @@ import (
 	"understudy/audit"
 )
 
-// Outbox is what a relay needs of the ledger: claim up to limit unpublished
-// messages, call publish with them, and mark those that it gave a sequence.
+// Outbox is what a relay needs of the ledger: claim up to limit unpublished jobs
+// and as many announcements, call publish with them, and mark those that it gave a
+// sequence.
 type Outbox interface {
 	Relay(ctx context.Context, limit int, publish func(ctx context.Context, messages []audit.Outgoing) error) (claimed, published int, err error)
 }

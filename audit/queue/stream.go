@@ -97,8 +97,14 @@ func (s *streams) ensure(ctx context.Context) (jetstream.Stream, jetstream.Consu
 	return jobs, consumer, nil
 }
 
-// feed is a stream that readers may miss a part of.
+// feed is a stream that readers may miss a part of, so that none of its messages is
+// synced to disk by itself: a server in process would take a millisecond for each, less
+// often than a trainer is paid. Replicated streams do not have that choice.
 func (s *streams) feed(topic audit.Topic, description string) jetstream.StreamConfig {
+	persist := jetstream.AsyncPersistMode
+	if s.config.Replicas > 1 {
+		persist = jetstream.DefaultPersistMode
+	}
 	return jetstream.StreamConfig{
 		Name:        s.name(topic),
 		Description: description,
@@ -111,6 +117,7 @@ func (s *streams) feed(topic audit.Topic, description string) jetstream.StreamCo
 		MaxMsgSize:  maxMessageSize,
 		Duplicates:  s.config.Duplicates,
 		Replicas:    s.config.Replicas,
+		PersistMode: persist,
 	}
 }
 
@@ -119,10 +126,21 @@ func (s *streams) feed(topic audit.Topic, description string) jetstream.StreamCo
 // races with itself (seen in nats-server 2.15.2).
 func (s *streams) makeStream(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
 	stream, err := s.js.Stream(ctx, want.Name)
-	if err == nil && sameSettings(stream.CachedInfo().Config, want) {
+	if err != nil {
+		return s.js.CreateOrUpdateStream(ctx, want)
+	}
+	have := stream.CachedInfo().Config
+	if have.PersistMode == jetstream.AsyncPersistMode && want.Replicas > 1 {
+		return nil, &audit.Error{
+			Code: audit.CodeInvalid, Message: "stream " + want.Name + " was made for one server and cannot be replicated",
+			Hint: "delete it (nats stream rm " + want.Name + "): it is a feed, and is made again with replicas",
+		}
+	}
+	want.PersistMode = have.PersistMode // nothing changes that of a stream that is there
+	if sameSettings(have, want) {
 		return stream, nil
 	}
-	return s.js.CreateOrUpdateStream(ctx, want)
+	return s.js.UpdateStream(ctx, want)
 }
 
 // sameSettings compares what we set; a server fills in the rest.
@@ -140,6 +158,9 @@ func (s *streams) closed() bool { return s.js.Conn().IsClosed() }
 func (s *streams) connected() bool { return s.js.Conn().Status() == nats.CONNECTED }
 
 func unusable(what string, err error) error {
+	if _, known := errors.AsType[*audit.Error](err); known {
+		return err
+	}
 	if e, ok := errors.AsType[*jetstream.APIError](err); ok && (e.ErrorCode == replicasNotSupported || e.ErrorCode == notEnoughPeers) {
 		return &audit.Error{
 			Code: audit.CodeInvalid, Message: what, Err: err,

@@ -1,6 +1,7 @@
 // Package embedded runs a JetStream server inside the program: no port, no
-// process, streams on disk, every write synced before it is acknowledged. It is
-// the default transport; a program that was given a NATS URL does not need it.
+// process, streams on disk, every write synced before it is acknowledged unless its
+// stream asks for less. It is the default transport; a program that was given a NATS
+// URL does not need it.
 package embedded
 
 import (
