@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"understudy/audit"
 	"understudy/envace"
@@ -28,19 +29,42 @@ func (t *Trainer) calibrate(ctx context.Context, b *collected, m *meter) error {
 	for start := 0; start < len(request.Outputs); start += audit.MaxOutputs {
 		part := request
 		part.Outputs = request.Outputs[start:min(start+audit.MaxOutputs, len(request.Outputs))]
-		scored, err := t.Scorer.Score(ctx, part)
+		scores, err := t.scores(ctx, part)
 		if err != nil {
 			return fmt.Errorf("score %d rehearsals: %w", len(part.Outputs), err)
 		}
-		if len(scored.Scores) != len(part.Outputs) {
-			return fmt.Errorf("score %d rehearsals: %d scores came back", len(part.Outputs), len(scored.Scores))
-		}
-		for j, reward := range scored.Scores {
+		for j, reward := range scores {
 			m.scored(reward)
 			t.pay(b.graded, of[start+j], reward)
 		}
 	}
 	return nil
+}
+
+// scoreWait is how long one pending score is waited for without another coming.
+const scoreWait = 10 * time.Minute
+
+// scores has a batch scored, all of it: which term an output gets must not depend on
+// how fast the sandbox is.
+func (t *Trainer) scores(ctx context.Context, batch audit.ScoreBatch) ([]audit.Reward, error) {
+	scored, err := t.Scorer.Score(ctx, batch)
+	for err == nil && scored.Pending > 0 {
+		before := scored.Pending
+		scored, err = t.Scorer.Scores(ctx, scored.ID, scoreWait)
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case err == nil && scored.Pending >= before:
+			return nil, &audit.Error{
+				Code: audit.CodeInfrastructure, Message: fmt.Sprintf("%d of them have no score, and none came in %s", scored.Pending, scoreWait),
+				Hint: "look at the sandbox; the run goes on from its last checkpoint",
+			}
+		}
+	}
+	if err == nil && len(scored.Scores) != len(batch.Outputs) {
+		err = fmt.Errorf("%d scores came back", len(scored.Scores))
+	}
+	return scored.Scores, err
 }
 
 func (t *Trainer) name() string {

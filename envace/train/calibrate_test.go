@@ -3,8 +3,10 @@ package train_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"understudy/audit"
 	"understudy/envace"
@@ -74,6 +76,55 @@ func (f *forgetful) Score(ctx context.Context, b audit.ScoreBatch) (audit.Scored
 	scored, err := f.payer.Score(ctx, b)
 	scored.Scores = scored.Scores[1:]
 	return scored, err
+}
+
+// slow has no score for its first output until it is pulled so many times; each pull
+// but the last brings the second's.
+type slow struct {
+	payer
+	pulls  int
+	whole  audit.ScoredBatch
+	pulled []audit.Digest
+}
+
+func (s *slow) Score(ctx context.Context, b audit.ScoreBatch) (audit.ScoredBatch, error) {
+	whole, err := s.payer.Score(ctx, b)
+	whole.ID = audit.Digest{7}
+	s.whole = whole
+	return s.without(2), err
+}
+
+func (s *slow) without(pending int) audit.ScoredBatch {
+	part := s.whole
+	part.Pending, part.Scores = pending, slices.Clone(s.whole.Scores)
+	for i := range pending {
+		part.Scores[i] = audit.Reward{Status: audit.RewardPending}
+	}
+	return part
+}
+
+func (s *slow) Scores(_ context.Context, id audit.Digest, _ time.Duration) (audit.ScoredBatch, error) {
+	s.pulled = append(s.pulled, id)
+	if len(s.pulled) >= s.pulls {
+		return s.whole, nil
+	}
+	return s.without(1), nil
+}
+
+// A slow sandbox changes no reward: what is pending is waited for, as long as scores
+// come.
+func TestPendingScoresAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	for pulls, waited := range map[int]bool{1: true, 2: true, 9: false} {
+		scorer := &slow{pulls: pulls}
+		paid, err := train.Calibrated(t.Context(), train.Config{Arm: train.ArmCalibrated, Scorer: scorer}, rehearsed(), envace.Grade{})
+		switch {
+		case waited && (err != nil || paid[1] != .5 || paid[3] != .5 || len(scorer.pulled) != pulls || scorer.pulled[0] != (audit.Digest{7})):
+			t.Errorf("after %d pulls: paid %v, %v, pulled %v", pulls, paid, err, scorer.pulled)
+		case !waited && (audit.ErrorCode(err) != audit.CodeInfrastructure || len(scorer.pulled) != 2):
+			t.Errorf("a sandbox that is stuck: paid %v, %v after %d pulls", paid, err, len(scorer.pulled))
+		}
+	}
 }
 
 func TestScoresThatAreMissing(t *testing.T) {

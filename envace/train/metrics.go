@@ -69,7 +69,6 @@ func (m *meter) output(o *envace.Output) {
 
 func (m *meter) scored(r audit.Reward) {
 	m.add("masked", audit.RehearseRole, truth(r.Status == audit.RewardMasked))
-	m.add("pending", audit.RehearseRole, truth(r.Status == audit.RewardPending))
 	if r.Status != audit.RewardScored {
 		return
 	}
