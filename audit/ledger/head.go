@@ -55,5 +55,5 @@ func (l *Ledger) RunHead(ctx context.Context, name string) (audit.RunHead, error
 		return audit.RunHead{}, infrastructure(fmt.Errorf("read run %q: %w", name, err))
 	}
 	h, err := pgx.CollectExactlyOneRow(rows, scanHead)
-	return h, infrastructure(notFound(err, fmt.Sprintf("run %q", name), "list the runs there are"))
+	return h, infrastructure(notFound(err, fmt.Sprintf("run %q", name), "understudy report lists the runs there are"))
 }

@@ -106,7 +106,7 @@ func (l *Ledger) runID(ctx context.Context, name string) (int32, error) {
 	if errors.Is(err, pgx.ErrNoRows) {
 		l.forgetRun(name)
 		return 0, &audit.Error{
-			Code: audit.CodeNotFound, Message: fmt.Sprintf("run %q does not exist", name), Hint: "list the runs there are, or create it first",
+			Code: audit.CodeNotFound, Message: fmt.Sprintf("run %q does not exist", name), Hint: "understudy report lists the runs there are; or create it first",
 		}
 	}
 	if err != nil {

@@ -69,7 +69,7 @@ func (l *Ledger) DropRun(ctx context.Context, name string) error {
 func (l *Ledger) droppable(ctx context.Context, name string) (int32, error) {
 	var id int32
 	err := l.pool.QueryRow(ctx, `SELECT id FROM run WHERE name = $1`, label(name)).Scan(&id)
-	return id, notFound(err, fmt.Sprintf("run %q", name), "list the runs there are")
+	return id, notFound(err, fmt.Sprintf("run %q", name), "understudy report lists the runs there are")
 }
 
 func dropRun(ctx context.Context, tx pgx.Tx, run int32) error {

@@ -129,7 +129,7 @@ func (l *Ledger) RunByName(ctx context.Context, name string) (audit.Run, error) 
 		return audit.Run{}, fmt.Errorf("read run %q: %w", name, err)
 	}
 	r, err := pgx.CollectExactlyOneRow(rows, scanRun)
-	return r, notFound(err, fmt.Sprintf("run %q", name), "list the runs there are")
+	return r, notFound(err, fmt.Sprintf("run %q", name), "understudy report lists the runs there are")
 }
 
 // Runs lists runs, newest first, a page at a time. The second result is the

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -17,10 +18,15 @@ type command struct {
 	args    string // of the usage line
 	summary string // one line, a verb first
 	example string // a whole command line
+	verbs   []verb // of a command that does several things
 	// setup registers the command's own flags, beside the settings that every
 	// command knows, and returns what runs.
 	setup func(*flag.FlagSet) runFunc
 }
+
+// verb is one line of a command's help: what to write after its name, and what
+// that does.
+type verb struct{ line, summary string }
 
 // runFunc does a command's work. Its error decides the exit status (exit.go).
 type runFunc func(ctx context.Context, inv *invocation) error
@@ -109,7 +115,7 @@ func parse(fs *flag.FlagSet, args []string) ([]string, error) {
 	return append(rest, literal...), nil
 }
 
-// flagError names the flag that was meant.
+// flagError names the flag that was meant, or says where they are listed.
 func (c command) flagError(err error, fs *flag.FlagSet) error {
 	unknown, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
 	if !ok {
@@ -117,13 +123,21 @@ func (c command) flagError(err error, fs *flag.FlagSet) error {
 	}
 	var names []string
 	fs.VisitAll(func(f *flag.Flag) { names = append(names, "--"+f.Name) })
-	return usageError(c.name+": unknown flag --"+strings.TrimLeft(unknown, "-"), suggest("--"+strings.TrimLeft(unknown, "-"), names))
+	unknown = "--" + strings.TrimLeft(unknown, "-")
+	return usageError(c.name+": unknown flag "+unknown, cmp.Or(suggest(unknown, names), "understudy help "+c.name))
 }
 
-// printHelp explains the command: its own flags first, the settings by name.
+// printHelp explains the command: what it does, its own flags, then the settings
+// by name, so that they do not push the rest off the screen.
 func (c command) printHelp(w io.Writer, fs *flag.FlagSet) {
 	fmt.Fprintf(w, "understudy %s: %s\n\nusage: understudy %s\nexample: %s\n",
-		c.name, c.summary, strings.TrimSpace(c.name+" "+c.args+" [flags]"), c.example)
+		c.name, c.summary, strings.Join(strings.Fields(c.name+" "+c.args+" [flags]"), " "), c.example)
+	if len(c.verbs) > 0 {
+		fmt.Fprintln(w)
+	}
+	for _, v := range c.verbs {
+		fmt.Fprintf(w, "  %s %s\n      %s\n", c.name, v.line, v.summary)
+	}
 	known := map[string]bool{"config": true}
 	cfg := Config{}
 	for _, s := range settings(&cfg) {
@@ -145,6 +159,6 @@ func (c command) printHelp(w io.Writer, fs *flag.FlagSet) {
 		}
 		fmt.Fprintf(w, "  --%-22s %s\n", f.Name, usage)
 	}
-	fmt.Fprintln(w, "\nsettings, for every command (understudy help config says more):")
-	printSettings(w)
+	fmt.Fprintln(w, "\nsettings, of every command (understudy help config explains them):")
+	printSettingNames(w)
 }

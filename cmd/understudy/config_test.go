@@ -139,6 +139,15 @@ func TestProgress(t *testing.T) {
 	}
 }
 
+func TestAStartLogsWhatIsNotAsItComes(t *testing.T) {
+	t.Parallel()
+	cfg := main.Default()
+	cfg.Listen = "127.0.0.1:9999"
+	if got := slog.AnyValue(cfg).Resolve().String(); got != "[listen=127.0.0.1:9999]" {
+		t.Errorf("got %s, want the one setting that differs", got)
+	}
+}
+
 func TestHelpHasAnExampleOfEachCommand(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)
@@ -148,6 +157,9 @@ func TestHelpHasAnExampleOfEachCommand(t *testing.T) {
 	}
 	for _, name := range []string{"demo", "serve", "worker", "audit", "import", "train", "eval", "rehearse", "gate", "report", "probe", "sandbox", "verify", "drop", "migrate", "bench", "version"} {
 		got := run(t, program(t, dir, nil, name, "--help"))
+		if strings.Contains(got.stdout, "  [flags]") || !strings.Contains(got.stdout, " --data-dir") {
+			t.Errorf("%s: got %q, want a usage line and the settings' names", name, got.stdout)
+		}
 		if !strings.Contains(list.stdout, "\n  "+name+" ") || got.status != 0 || !strings.Contains(got.stdout, "example: understudy "+name) {
 			t.Errorf("%s: got %+v, want it listed, status 0 and an example", name, got)
 		}

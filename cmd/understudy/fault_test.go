@@ -31,6 +31,11 @@ func TestBadInput(t *testing.T) {
 	}{
 		{name: "nothing", status: 3, want: "name a command", hint: "understudy help", reason: "there is no default command"},
 		{name: "command", args: []string{"serv"}, status: 3, want: "unknown command serv", hint: "did you mean serve?", reason: "the nearest command is named"},
+		{name: "far command", args: []string{"frobnicate"}, status: 3, want: "unknown command frobnicate", hint: "understudy help", reason: "no command is near: the list is named"},
+		{name: "far flag", args: []string{"report", "--q"}, status: 3, want: "unknown flag --q", hint: "understudy help report", reason: "no flag is near: their list is named"},
+		{name: "gate verify", args: []string{"gate", "verify"}, status: 3, want: "gate verify", hint: "understudy gate verify FILE", reason: "a verb that was spelled right lacks its argument"},
+		{name: "bundle", args: []string{"report", "--bundle", "site"}, status: 3, want: "one run", hint: "understudy report RUN --bundle site", reason: "a site is of one run"},
+		{name: "episode of no run", args: []string{"report", "--format", "atif"}, status: 3, want: "one episode of one run", hint: "understudy report RUN --format atif --episode ID", reason: "a list of runs has no trajectories"},
 		{name: "flag", args: []string{"serve", "--databse-url", "x"}, status: 3, want: "unknown flag --databse-url", hint: "did you mean --database-url?", reason: "the nearest flag is named"},
 		{name: "own flag", args: []string{"version", "--device"}, status: 3, want: "unknown flag --device", hint: "did you mean --devices?", reason: "a command's own flags are known too"},
 		{name: "no value", args: []string{"serve", "--listen"}, status: 3, want: "flag needs an argument: -listen", hint: "understudy help serve", reason: "a flag without its value"},

@@ -22,6 +22,13 @@ func gateCommand() command {
 		name: "gate", args: "[init | selftest | verify FILE | schema policy|verdict]",
 		summary: "decide about a release: exit 0 pass, 1 fail, 2 inconclusive",
 		example: "understudy gate --policy gate.yaml --run nightly",
+		verbs: []verb{
+			{"--policy FILE --run RUN", "decide; the last line is the verdict"},
+			{"init --run RUN", "write a policy to start from, of what the run measured"},
+			{"selftest [--policy FILE]", "show that the policy can block: it judges rehearsers that are wrong, and one that is right"},
+			{"verify FILE", "decide again from the figures that a kept verdict holds, and compare"},
+			{"schema policy|verdict", "the JSON Schema of either document, for your editor"},
+		},
 		setup: func(fs *flag.FlagSet) runFunc {
 			var g gateFlags
 			fs.StringVar(&g.policy, "policy", "", "gate policy, YAML; `understudy gate init --run RUN` writes one to start from")
@@ -36,6 +43,18 @@ func gateCommand() command {
 	}
 }
 
+// gateUsage says how the verb is written, or names the one that was meant.
+func gateUsage(given string) string {
+	switch given {
+	case "verify":
+		return "understudy gate verify FILE"
+	case "schema":
+		return "understudy gate schema policy, or understudy gate schema verdict"
+	default:
+		return suggest(given, []string{"init", "selftest", "verify", "schema"})
+	}
+}
+
 type gateFlags struct {
 	policy, run, baseline, inconclusive, environment string
 	failExit                                         int
@@ -43,7 +62,6 @@ type gateFlags struct {
 }
 
 func (g gateFlags) do(ctx context.Context, inv *invocation) error {
-	verbs := []string{"init", "selftest", "verify", "schema"}
 	switch {
 	case len(inv.args) == 0:
 		return g.withLedger(ctx, inv, g.decide)
@@ -56,7 +74,7 @@ func (g gateFlags) do(ctx context.Context, inv *invocation) error {
 	case inv.args[0] == "schema" && len(inv.args) == 2:
 		return gateSchema(inv)
 	}
-	return usageError("gate "+strings.Join(inv.args, " "), suggest(inv.args[0], verbs))
+	return usageError("gate "+strings.Join(inv.args, " "), gateUsage(inv.args[0]))
 }
 
 func (g gateFlags) withLedger(ctx context.Context, inv *invocation, work func(context.Context, *invocation, *ledger.Ledger) error) error {

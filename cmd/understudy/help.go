@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -30,13 +31,17 @@ func help(ctx context.Context, inv *invocation) error {
 			return c.execute(ctx, []string{"--help"}, inv.surroundings)
 		}
 	}
-	return usageError("no help about "+topic, suggest(topic, append(commandNames(), "config")))
+	return usageError("no help about "+topic, cmp.Or(suggest(topic, append(commandNames(), "config")), "understudy help"))
 }
 
 func printCommands(w io.Writer) {
 	fmt.Fprint(w, "understudy: how faithfully does a policy rehearse its tools?\n\nusage: understudy <command> [flags]\n\n")
+	width := 0
+	for _, name := range commandNames() {
+		width = max(width, len(name))
+	}
 	for _, c := range commands() {
-		fmt.Fprintf(w, "  %-10s %s\n", c.name, c.summary)
+		fmt.Fprintf(w, "  %-*s  %s\n", width, c.name, c.summary)
 	}
 	fmt.Fprint(w, "\nexample: understudy demo\nmore: understudy help <command>, understudy help config\n")
 }

@@ -67,6 +67,9 @@ func (f liveFlags) queue(ctx context.Context, inv *invocation, in intake) (strin
 		return "", err
 	}
 	fmt.Fprintf(inv.stdout, "queued %d episodes on %s as run %s\n", queued, in.flags.environment, name)
+	if known := len(episodes) - queued; known > 0 {
+		fmt.Fprintf(inv.stdout, "%d episodes were in run %s already\n", known, name)
+	}
 	return name, nil
 }
 

@@ -8,6 +8,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -116,7 +117,7 @@ func dispatch(ctx context.Context, args []string, sys surroundings) error {
 			return c.execute(ctx, rest, sys)
 		}
 	}
-	return usageError("unknown command "+name, suggest(name, commandNames()))
+	return usageError("unknown command "+name, cmp.Or(suggest(name, commandNames()), "understudy help"))
 }
 
 // usageError is a fault of the command line, the environment or the file.

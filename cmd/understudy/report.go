@@ -17,14 +17,17 @@ import (
 
 func reportCommand() command {
 	return command{
-		name: "report", args: "RUN", summary: "print a run's figures, or export its episodes with their verdicts",
+		name: "report", args: "[RUN]", summary: "print a run's figures, or export its episodes with their verdicts; without RUN, list the runs",
 		example: "understudy report monday --format atif --episode retail-task-0",
 		setup: func(fs *flag.FlagSet) runFunc {
 			format := fs.String("format", "table", "table, json, atif (one episode), or otel (one episode)")
 			episode := fs.String("episode", "", "episode to export")
 			folder := fs.String("bundle", "", "write the dashboard's pages of the run into this folder: a site that needs no server and no script")
 			return func(ctx context.Context, inv *invocation) error {
-				if *folder != "" && len(inv.args) == 1 {
+				if *folder != "" && len(inv.args) != 1 {
+					return usageError("--bundle writes the pages of one run", "name it: understudy report RUN --bundle "+*folder)
+				}
+				if *folder != "" {
 					return bundleRun(ctx, inv, *folder, inv.args[0])
 				}
 				return reportRun(ctx, inv, *format, *episode)
@@ -34,11 +37,14 @@ func reportCommand() command {
 }
 
 func reportRun(ctx context.Context, inv *invocation, format, episode string) error {
-	if len(inv.args) != 1 {
-		return usageError("report needs a run's name", "understudy report NAME")
+	if len(inv.args) > 1 {
+		return usageError("report takes one run", "understudy report RUN; without RUN it lists the runs")
 	}
 	if !slices.Contains([]string{"table", "json", "atif", "otel"}, format) {
 		return usageError("--format "+format, suggest(format, []string{"table", "json", "atif", "otel"}))
+	}
+	if len(inv.args) == 0 {
+		return listRuns(ctx, inv, format)
 	}
 	if slices.Contains([]string{"atif", "otel"}, format) && episode == "" {
 		return usageError("--format "+format+" exports one episode", "name it: --episode ID")

@@ -45,13 +45,14 @@ func sandboxVerbs() []sandboxVerb {
 }
 
 func sandboxCommand() command {
-	var lines []string
+	var verbs []verb
 	for _, v := range sandboxVerbs() {
-		lines = append(lines, v.name)
+		verbs = append(verbs, verb{strings.TrimSpace(v.name + " " + v.args), v.summary})
 	}
 	return command{
-		name: "sandbox", args: "{" + strings.Join(lines, ",") + "} [NAME ...]", summary: "list, check, call and try the executable environments",
+		name: "sandbox", args: "VERB [NAME ...]", summary: "list, check, call and try the executable environments",
 		example: "understudy sandbox shell retail-mini@3",
+		verbs:   verbs,
 		setup: func(fs *flag.FlagSet) runFunc {
 			var f sandboxFlags
 			fs.StringVar(&f.task, "task", "", "start in the state of this task (call, shell, serve-mcp)")

@@ -21,7 +21,7 @@ import (
 type listed struct {
 	Name        string            `json:"name"`
 	Versions    map[string]string `json:"versions"` // label to what changed
-	Tools       int               `json:"tools"`    // of the latest version
+	Tools       int               `json:"tools"`    // of the version that NAME alone means
 	Tasks       int               `json:"tasks"`
 	Description string            `json:"description"`
 }
@@ -74,11 +74,6 @@ func describe(ctx context.Context, envs *environments, ref string) (listed, erro
 	if e, ok := env.(*starlark.Environment); ok {
 		m := e.Domain().Manifest
 		row.Versions, row.Description, row.Tasks = m.Versions, m.Title, m.Tasks
-		if last := labels(m.Versions); len(last) > 1 && !strings.Contains(ref, ":") {
-			if env, err = envs.Environment(ctx, ref+"@"+last[len(last)-1]); err != nil {
-				return row, err
-			}
-		}
 	}
 	tools, err := env.Tools(ctx)
 	row.Tools = len(tools)

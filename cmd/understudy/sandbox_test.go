@@ -37,6 +37,9 @@ func TestSandboxList(t *testing.T) {
 			t.Errorf("%s is not listed, or has no tools: %v", name, found)
 		}
 	}
+	if _, tools, _ := sandboxRun(t, "", "tools", "retail-mini"); strings.Count(tools, "\n") != found["retail-mini"] {
+		t.Errorf("the list says %d tools, but these are shown:\n%s", found["retail-mini"], tools)
+	}
 }
 
 func TestSandboxCall(t *testing.T) {

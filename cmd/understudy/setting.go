@@ -108,11 +108,14 @@ func registerSettings(fs *flag.FlagSet) map[string]string {
 	return given
 }
 
-// LogValue lists the effective settings, secrets redacted.
+// LogValue lists the settings that are not as they come, secrets redacted: a
+// start's first line can be read.
 func (c Config) LogValue() slog.Value {
 	var attrs []slog.Attr
 	for _, s := range settings(&c) {
-		attrs = append(attrs, slog.String(s.key, s.text()))
+		if s.text() != s.initial {
+			attrs = append(attrs, slog.String(s.key, s.text()))
+		}
 	}
 	return slog.GroupValue(attrs...)
 }
@@ -214,16 +217,18 @@ func redact(text string) string {
 	return u.Redacted()
 }
 
-func printSettings(w io.Writer) {
+// printSettingNames prints the flags of all settings, as many a line as fit.
+func printSettingNames(w io.Writer) {
 	c := Config{}
+	line := "  --config"
 	for _, s := range settings(&c) {
-		initial := ""
-		if s.initial != "" {
-			initial = " (default " + s.initial + ")"
+		if len(line)+len(" --"+s.flag) > 80 {
+			fmt.Fprintln(w, line)
+			line = " "
 		}
-		fmt.Fprintf(w, "  --%-22s %s%s\n", s.flag, s.help, initial)
+		line += " --" + s.flag
 	}
-	fmt.Fprintf(w, "  --%-22s %s\n", "config", "YAML file of settings (default understudy.yaml, where there is one)")
+	fmt.Fprintln(w, line)
 }
 
 func printConfigHelp(w io.Writer) {

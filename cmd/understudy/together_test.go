@@ -53,7 +53,11 @@ func TestBesideARunningService(t *testing.T) {
 	d := &desk{t, dir, map[string]string{"UNDERSTUDY_DATA_DIR": cfg.DataDir, "UNDERSTUDY_LOG_LEVEL": "warn"}}
 	calls := []audit.Call{{Tool: "get_user", Arguments: json.RawMessage(`{"user":"U1"}`)}}
 	path := d.write("chat.jsonl", chatLine("e", calls, replay(t, world(t, "retail-mini@1"), calls...))+"\n")
+	d.says(d.do(0, "report"), "no run yet", "understudy audit")
 	d.says(d.do(0, "import", path, "--environment", "retail-mini@1", "--run", "beside"), "queued as run beside")
+	d.says(d.do(0, "report"), "RUN", "RESULTS", "beside", "open")
+	d.says(d.do(0, "report", "--format", "json"), `"name": "beside"`)
+	d.says(d.do(3, "report", "besides"), `run "besides" does not exist`, "understudy report lists")
 	d.says(d.do(0, "report", "beside"), "no call has a verdict yet", "1 open")
 	d.do(0, "verify")
 	d.says(d.do(4, "audit", "--run", "beside"), "in use by process", "hint: ", "import, report, gate, verify")

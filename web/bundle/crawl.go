@@ -68,7 +68,7 @@ func (c *crawl) run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case status == http.StatusNotFound && len(c.pages) == 0:
-			return &audit.Error{Code: audit.CodeNotFound, Message: fmt.Sprintf("run %q does not exist", c.cfg.Run), Hint: "list the runs there are"}
+			return &audit.Error{Code: audit.CodeNotFound, Message: fmt.Sprintf("run %q does not exist", c.cfg.Run), Hint: "understudy report lists the runs there are"}
 		case status != http.StatusOK && len(c.pages) == 0:
 			return fmt.Errorf("fetch the overview of run %q: status %d", c.cfg.Run, status)
 		case status != http.StatusOK:
