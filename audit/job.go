@@ -44,6 +44,7 @@ type Outgoing struct {
 	Payload []byte
 	Trace   string // W3C traceparent of what queued it; "" = none
 	Seq     uint64 // set by the publisher: the stream's sequence; 0 = not published
+	Refused bool   // set by the publisher: no stream will ever take it, and it is no job
 }
 
 // Topic sorts messages into streams.

@@ -19,3 +19,6 @@ func (l *Ledger) RandomTally(ctx context.Context, run string) (*audit.Tally, err
 	}
 	return l.tally(ctx, l.pool, id, randomGroup)
 }
+
+// ScorePieces are the messages that announce a batch's scores.
+var ScorePieces = scorePieces

@@ -12,7 +12,8 @@ import (
 )
 
 // Relay claims up to limit unpublished jobs and as many announcements (results,
-// scores), has them published, and marks those that the publisher gave a sequence.
+// scores), has them published, and marks those that the publisher gave a sequence or that no
+// stream will ever take.
 // It returns how many it claimed and how many were published. Other relays pass over
 // the claimed rows; a relay that dies, or whose publisher returns an error, leaves
 // them unpublished. Neither kind waits behind the other: a stream of jobs that is full
@@ -50,7 +51,7 @@ func (l *Ledger) claim(ctx context.Context, tx pgx.Tx, limit int) ([]audit.Outgo
 			SELECT id, topic, run, episode, attempt, payload, coalesce(trace, '') AS trace
 			FROM (TABLE job UNION ALL TABLE announcement) AS both_kinds
 		)
-		SELECT c.*, (SELECT name FROM run r WHERE r.id = c.run),
+		SELECT c.*, coalesce((SELECT name FROM run r WHERE r.id = c.run), ''), -- a run that is gone holds up nobody
 			(SELECT body FROM episode e WHERE c.topic = 'job' AND e.run = c.run AND e.id = c.episode AND octet_length(e.body) <= $2)
 		FROM claimed c ORDER BY c.id`, limit, l.config.MaxMessage)
 	if err != nil {
@@ -103,7 +104,7 @@ func markPublished(ctx context.Context, tx pgx.Tx, messages []audit.Outgoing, jo
 		seqs     []int64
 	)
 	for i, m := range messages {
-		if m.Seq == 0 {
+		if m.Seq == 0 && !m.Refused {
 			continue
 		}
 		done = append(done, m.Row)

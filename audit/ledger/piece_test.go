@@ -6,7 +6,7 @@ import "testing"
 // takes, twice: every pair counts once, in whichever piece it came.
 func TestCommitOfManyPieces(t *testing.T) {
 	t.Parallel()
-	const n = 9_000
+	const n = 16_000
 	b := setup(t)
 	e := newEpisode(7, n)
 	pairs := auditEpisode(&e)
@@ -15,6 +15,12 @@ func TestCommitOfManyPieces(t *testing.T) {
 		if err != nil || got != want {
 			t.Fatalf("commit %d inserted %d of %d, %v; want %d", i, got, len(pairs), err, want)
 		}
+	}
+	if large := b.number(t, `SELECT count(*) FROM outbox WHERE octet_length(payload) > 1 << 20`); large > 0 {
+		t.Errorf("%d announcements are larger than a NATS message", large)
+	}
+	if keys := b.number(t, `SELECT sum(json_array_length(convert_from(payload, 'UTF8')::json -> 'keys')) FROM outbox WHERE topic = 'result'`); keys != n {
+		t.Errorf("%d keys announced, want %d", keys, n)
 	}
 	if r := b.verify(t); r.Results != n {
 		t.Errorf("verify found %d results, want %d", r.Results, n)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -125,25 +124,15 @@ func (l *Ledger) Batch(ctx context.Context, id audit.Digest) (audit.AcceptedBatc
 	return b, nil
 }
 
-// scorePiece is how many scores one announcement holds: at about 700 bytes each
-// they stay under the usual 1 MiB of a NATS message.
-const scorePiece = 1000
-
 // EndBatch implements audit.ScoreBatches.
 func (l *Ledger) EndBatch(ctx context.Context, b audit.AcceptedBatch, used time.Duration, scores audit.ScoredBatch) error {
 	run, err := l.runID(ctx, b.Batch.Run)
 	if err != nil {
 		return err
 	}
-	var payloads [][]byte
-	for piece := range slices.Chunk(scores.Scores, scorePiece) {
-		part := scores
-		part.Scores = piece
-		payload, err := json.Marshal(part)
-		if err != nil {
-			return fmt.Errorf("encode the scores: %w", err)
-		}
-		payloads = append(payloads, payload)
+	payloads, err := scorePieces(scores, l.config.MaxMessage)
+	if err != nil {
+		return err
 	}
 	return l.inTx(ctx, "finish batch", func(ctx context.Context, tx pgx.Tx) error {
 		batch := &pgx.Batch{}
@@ -158,6 +147,33 @@ func (l *Ledger) EndBatch(ctx context.Context, b audit.AcceptedBatch, used time.
 			ON CONFLICT DO NOTHING`, run, b.ID[:], payloads)
 		return tx.SendBatch(ctx, batch).Close()
 	})
+}
+
+// scorePieces are the messages that announce a batch's scores, each of at most about
+// so many bytes: why a reward has no number may be a long text.
+func scorePieces(scores audit.ScoredBatch, most int) ([][]byte, error) {
+	var pieces [][]byte
+	for from, to, size := 0, 0, 0; from < len(scores.Scores); {
+		if to < len(scores.Scores) {
+			text, err := json.Marshal(&scores.Scores[to])
+			if err != nil {
+				return nil, fmt.Errorf("encode a reward: %w", err)
+			}
+			if size += len(text) + 1; size <= most || from == to {
+				to++
+				continue
+			}
+		}
+		part := scores
+		part.Scores = scores.Scores[from:to]
+		piece, err := json.Marshal(part)
+		if err != nil {
+			return nil, fmt.Errorf("encode the scores: %w", err)
+		}
+		pieces = append(pieces, piece)
+		from, size = to, 0
+	}
+	return pieces, nil
 }
 
 func digests(all []audit.Digest) [][]byte {

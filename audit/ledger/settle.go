@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -179,34 +180,38 @@ func (p *part) queueEpisode(batch *pgx.Batch, run int32) {
 }
 
 // Announcement says that an episode was committed: a hint for readers, who find
-// the truth in the ledger.
+// the truth in the ledger. A long episode has several.
 type Announcement struct {
 	Run      int32          `json:"run"`
 	Episode  audit.Digest   `json:"episode"`
 	Keys     []audit.Digest `json:"keys"`
-	Inserted int            `json:"inserted"` // of the keys, how many were new to the run
+	Inserted int            `json:"inserted"` // of the episode's keys, how many were new to the run; in its first announcement
 }
+
+// announcedKeys is how many keys one announcement holds: at 67 bytes each they stay
+// under the usual 1 MiB of a NATS message.
+const announcedKeys = 10_000
 
 // queueAnnouncements announces the episodes that added something.
 func (c *commitment) queueAnnouncements(batch *pgx.Batch) error {
 	var episodes, payloads [][]byte
 	for i := range c.parts {
 		p := &c.parts[i]
-		if len(p.taken) == 0 {
-			continue
+		inserted := p.receipt.Inserted
+		for keys := range slices.Chunk(p.taken, announcedKeys) {
+			payload, err := json.Marshal(Announcement{Run: c.run, Episode: p.episode, Keys: keys, Inserted: inserted})
+			if err != nil {
+				return fmt.Errorf("announce episode: %w", err)
+			}
+			episodes, payloads, inserted = append(episodes, p.episode[:]), append(payloads, payload), 0
 		}
-		payload, err := json.Marshal(Announcement{Run: c.run, Episode: p.episode, Keys: p.taken, Inserted: p.receipt.Inserted})
-		if err != nil {
-			return fmt.Errorf("announce episode: %w", err)
-		}
-		episodes, payloads = append(episodes, p.episode[:]), append(payloads, payload)
 	}
 	if len(episodes) > 0 {
 		batch.Queue(`
 			INSERT INTO outbox (run, topic, episode, attempt, payload)
-			SELECT $1::integer, 'result', s.episode, 1 + coalesce((
+			SELECT $1::integer, 'result', s.episode, row_number() OVER (PARTITION BY s.episode ORDER BY s.i) + coalesce((
 				SELECT max(attempt) FROM outbox o WHERE o.run = $1::integer AND o.episode = s.episode AND o.topic = 'result'), 0), s.payload
-			FROM unnest($2::bytea[], $3::bytea[]) AS s (episode, payload)`,
+			FROM unnest($2::bytea[], $3::bytea[]) WITH ORDINALITY AS s (episode, payload, i)`,
 			c.run, episodes, payloads)
 	}
 	return nil

@@ -292,3 +292,25 @@ func rehearsed(_ context.Context, e audit.Episode) ([]audit.Pair, error) {
 	}
 	return pairs, nil
 }
+
+// What no stream takes is given up where it is a hint only, and holds up nothing
+// behind it.
+func TestAMessageTooLargeHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.enqueue(t, newEpisodes("first", 1)...)
+	if _, err := b.pool.Exec(t.Context(), `
+		INSERT INTO outbox (id, run, topic, episode, attempt, payload) OVERRIDING SYSTEM VALUE
+		SELECT id - 1000, run, 'result', episode, 1, convert_to(repeat('x', 2 << 20), 'UTF8') FROM outbox`); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.relay(t).Flush(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n := b.streamed(t, "AUDIT_JOBS"); n != 1 {
+		t.Errorf("%d jobs in the stream, want the one behind the large message", n)
+	}
+	if n := b.number(t, `SELECT count(*) FROM outbox WHERE published_at IS NULL`); n != 0 {
+		t.Errorf("%d messages wait, want none", n)
+	}
+}

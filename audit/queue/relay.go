@@ -87,7 +87,7 @@ func (r *Relay) relay(ctx context.Context) (int, error) {
 		if err := r.config.interrupt(ctx, AfterPublish); err != nil {
 			return err
 		}
-		if failure != nil && slices.ContainsFunc(messages, func(m audit.Outgoing) bool { return m.Seq > 0 }) {
+		if failure != nil && slices.ContainsFunc(messages, func(m audit.Outgoing) bool { return m.Seq > 0 || m.Refused }) {
 			if ctx.Err() == nil { // a stop is no failure
 				logFailure(ctx, r.config.Logger, "relay", 1, failure)
 			}
@@ -105,34 +105,45 @@ func (r *Relay) relay(ctx context.Context) (int, error) {
 }
 
 // publish sends messages side by side and gives each that the stream
-// acknowledged its sequence. A duplicate counts: the stream has it.
+// acknowledged its sequence. A duplicate counts: the stream has it. What is larger
+// than a stream takes holds up nothing behind it: a job stays in the outbox, a hint
+// for readers is given up.
 func (r *Relay) publish(ctx context.Context, messages []audit.Outgoing) error {
 	ctx, cancel := context.WithTimeout(ctx, r.config.callTimeout())
 	defer cancel()
 	connection := r.js.Conn().Stats().Reconnects
-	futures := make([]jetstream.PubAckFuture, 0, len(messages))
+	futures := make([]jetstream.PubAckFuture, len(messages)) // nil: it was not sent
 	var failure error
-	for _, m := range messages {
+	fails := func(m *audit.Outgoing, err error) {
+		failure = errors.Join(failure, fmt.Errorf("publish %s: %w", m.ID, err))
+		m.Refused = tooLarge(err) && m.Topic != audit.TopicJob
+	}
+	for i := range messages {
+		m := &messages[i]
 		msg := &nats.Msg{Subject: r.subject(m.Topic, m.Subject), Data: m.Payload}
 		if m.Trace != "" {
 			msg.Header = nats.Header{audit.TraceHeader: {m.Trace}}
 		}
 		future, err := r.js.PublishMsgAsync(msg, jetstream.WithMsgID(m.ID), jetstream.WithExpectStream(r.name(m.Topic)))
 		if err != nil {
-			failure = fmt.Errorf("publish %s: %w", m.ID, err)
-			break
+			fails(m, err)
+			if !tooLarge(err) {
+				break
+			}
+			continue
 		}
-		futures = append(futures, future)
+		futures[i] = future
 	}
 	tick := time.NewTicker(r.config.Poll)
 	defer tick.Stop()
 	for i, future := range futures {
-		for waiting := true; waiting; {
+		for waiting := future != nil; waiting; {
 			select {
 			case ack := <-future.Ok():
 				messages[i].Seq, waiting = ack.Sequence, false
 			case err := <-future.Err():
-				failure, waiting = errors.Join(failure, fmt.Errorf("publish %s: %w", messages[i].ID, err)), false
+				fails(&messages[i], err)
+				waiting = false
 			case <-tick.C:
 				// The acknowledgements of a lost connection never come.
 				if !r.connected() || r.js.Conn().Stats().Reconnects != connection {
@@ -145,3 +156,12 @@ func (r *Relay) publish(ctx context.Context, messages []audit.Outgoing) error {
 	}
 	return failure
 }
+
+// tooLarge reports whether a message will never fit, here or in the stream.
+func tooLarge(err error) bool {
+	e, ok := errors.AsType[*jetstream.APIError](err)
+	return errors.Is(err, nats.ErrMaxPayload) || ok && e.ErrorCode == messageTooLarge
+}
+
+// messageTooLarge is what JetStream answers to a message above the stream's limit.
+const messageTooLarge jetstream.ErrorCode = 10054

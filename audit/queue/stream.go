@@ -38,8 +38,8 @@ type streams struct {
 	config Config
 }
 
-// Open checks the configuration and makes streams and consumer where they are
-// missing. Relay, Worker and Sweeper do the same when a server lost them.
+// open checks the configuration. Relay, Worker and Sweeper make streams and
+// consumer where they are missing.
 func open(js jetstream.JetStream, config Config) (*streams, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
