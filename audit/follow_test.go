@@ -42,10 +42,12 @@ func TestAnOpenEpisodeGoesOnFromWhatIsNotAudited(t *testing.T) {
 	t.Parallel()
 	audits := map[string]func(t *testing.T, ep *audit.Episode) []audit.Pair{
 		"only led to": func(t *testing.T, ep *audit.Episode) []audit.Pair {
+			t.Helper()
 			ep.Actions[0].Replay = true
 			return episode(t, newAuditor(t, audit.Config{}), ep)
 		},
 		"not drawn": func(t *testing.T, ep *audit.Episode) []audit.Pair {
+			t.Helper()
 			return without(t, ep, func(a *audit.Action) bool { return a.Step == 0 })
 		},
 	}
