@@ -15,7 +15,8 @@ func (d *Device) Replays() (replays, kept int) {
 // MatMulBackW ask for it, and checks it on ones; false where there is no memory for that.
 func (d *Device) CheckOnes(rows, n, k int, kind gpu.DType) (done bool, err error) {
 	for _, s := range []shape{
-		{transA: true, m: n, n: rows, k: k, kind: kind, alignment: grain}, {m: k, n: rows, k: n, kind: kind, alignment: grain},
+		{transA: true, m: n, n: rows, k: k, kind: kind, alignment: grain},
+		{m: k, n: rows, k: n, kind: kind, alignment: grain},
 		{transB: true, m: k, n: n, k: rows, kind: kind, alignment: grain},
 	} {
 		i, err := d.newPlan(s)
