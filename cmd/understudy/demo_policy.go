@@ -14,6 +14,7 @@ import (
 	"understudy/audit"
 	"understudy/envace"
 	"understudy/envace/train"
+	"understudy/gpu"
 )
 
 // demoRecipe trains the policy of the demo.
@@ -73,7 +74,7 @@ func (t *demoPolicy) warmStart(ctx context.Context) (err error) {
 			t.story.say("(for the second act) %s", line)
 		}
 	}
-	device, err := t.devices.next()
+	device, err := t.devices.next(gpu.Exact)
 	if err != nil {
 		return err
 	}

@@ -101,8 +101,8 @@ type devices struct {
 }
 
 // next makes one more; it is what train.Runtime asks for.
-func (d *devices) next() (gpu.Device, error) {
-	device, err := d.open(gpu.Exact)
+func (d *devices) next(mode gpu.Mode) (gpu.Device, error) {
+	device, err := d.open(mode)
 	if err != nil {
 		return nil, err
 	}

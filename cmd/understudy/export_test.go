@@ -10,6 +10,8 @@ import (
 	"understudy/audit"
 	"understudy/audit/gate"
 	"understudy/audit/ledger"
+	"understudy/envace/train"
+	"understudy/gpu"
 )
 
 // RecordGate keeps a verdict in m's ledger and announces it as a gate would.
@@ -97,4 +99,9 @@ func SettingsTable() string {
 func DeviceMemory(name string) (bytes int64, text string) {
 	d := deviceFlags{device: name}
 	return d.memory()
+}
+
+// RefusePlan is what a training meets that takes this of a card in bfloat16 with so much memory free.
+func RefusePlan(p train.Plan, free int64) error {
+	return cardPlan{Plan: p, products: gpu.BF16}.refuse(free, "cuda")
 }

@@ -284,7 +284,7 @@ func (t *training) run(ctx context.Context, c train.Config) error {
 	c.Source = t.sources[arm]
 	engine := devices{deviceFlags: t.flags.deviceFlags}
 	defer engine.close()
-	return t.runAs(ctx, c, train.Runtime{Out: t.flags.out, Device: engine.next})
+	return t.runAs(ctx, c, train.Runtime{Out: t.flags.out, Device: engine.next, Planned: t.planned})
 }
 
 // runAs trains with a whole configuration, and keeps its metrics in the ledger.

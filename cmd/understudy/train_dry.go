@@ -117,6 +117,9 @@ func (t *training) printData(name string, rows int) {
 }
 
 func (t *training) printNeeds(c gpu.Config, arm train.Arm) error {
+	if _, err := cudaOptions(t.flags.device); err == nil {
+		return t.printCardNeeds(c)
+	}
 	out, needs := t.inv.stdout, t.recipe.Needs(c, arm)
 	fmt.Fprintln(out, "\nmemory of a real run on this engine, at the least:")
 	table := columns{left: 1}
@@ -147,6 +150,34 @@ func (t *training) printNeeds(c gpu.Config, arm train.Arm) error {
 	if total-best > have {
 		fmt.Fprintf(out, "  all of it is not enough: take a smaller model (the paper had %s)\n", t.recipe.Scale)
 	}
+	return nil
+}
+
+// printCardNeeds is printNeeds for a card, for one parameter set; the model is taken to be stored in
+// bfloat16, as published ones are.
+func (t *training) printCardNeeds(c gpu.Config) error {
+	o, err := cudaOptions(t.flags.device)
+	if err != nil {
+		return err
+	}
+	p, err := train.Config{Recipe: t.recipe, KVMemory: int64(t.flags.chat.kvMiB) << 20}.Plan(audit.WholePolicy, c, gpu.BF16)
+	if err != nil {
+		return err
+	}
+	set := cardPlan{Plan: p, products: o.Products, mode: t.recipe.EngineMode()}
+	if err := set.print(t.inv.stdout, "\nmemory that a real run takes of "+t.flags.device); err != nil {
+		return err
+	}
+	free, text := t.flags.memory()
+	if free == 0 {
+		fmt.Fprintln(t.inv.stdout, text)
+		return nil
+	}
+	if err := set.refuse(free, t.flags.device); err != nil {
+		fmt.Fprintf(t.inv.stdout, "%s: it does not fit; %s\n", text, audit.ErrorHint(err))
+		return nil
+	}
+	fmt.Fprintf(t.inv.stdout, "%s: it fits\n", text)
 	return nil
 }
 

@@ -187,10 +187,11 @@ func lengths(samples []cm2.Sample, f *chat.Format) (first, conversation int, err
 
 // write makes the folder of a random model, as Hugging Face lays one out.
 func (d Dry) write(dir string, shape gpu.Config, words *tokenizer.Tokenizer) error {
-	device, err := d.Runtime.Device()
+	device, err := d.Runtime.Device(gpu.Exact)
 	if err != nil {
 		return fmt.Errorf("open a device: %w", err)
 	}
+	defer done(device)
 	model, err := gpu.NewRandom(device, shape, d.Seed)
 	if err != nil {
 		return err

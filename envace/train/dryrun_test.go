@@ -27,7 +27,7 @@ func dry(t *testing.T, recipe string, decide func(body string) (int, string)) tr
 	}
 	d := train.Dry{
 		Arm: train.ArmEnvACE, Seed: 1, Judge: judge.Asking(completer), Progress: func(line string) { t.Log(line) },
-		Runtime: train.Runtime{Out: t.TempDir(), Device: func() (gpu.Device, error) { return host.New(host.Options{Threads: 1}) }},
+		Runtime: train.Runtime{Out: t.TempDir(), Device: func(mode gpu.Mode) (gpu.Device, error) { return host.New(host.Options{Mode: mode, Threads: 1}) }},
 	}
 	if d.Recipe, err = train.ReadRecipe(recipe); err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package train
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"understudy/audit"
 	"understudy/envace"
@@ -119,13 +120,15 @@ func (l *learner) newBatch(micros []micro, outputs []*envace.Output, advantages 
 type learned struct {
 	grpo.Part
 	gpu.Update
+	fast    bool    // the rollouts were scored again
+	gap     float64 // then the largest difference of log-probabilities, scored less sampled
 	entropy map[audit.PolicyRole]float64 // mean over the role's tokens
 	tokens  map[audit.PolicyRole]int
 }
 
 // update moves the parameters by a batch, in micro-batches.
 func (l *learner) update(b *batch) (learned, error) {
-	seen := learned{entropy: map[audit.PolicyRole]float64{}, tokens: map[audit.PolicyRole]int{}}
+	seen := learned{fast: l.model.Device().Mode() == gpu.Fast, entropy: map[audit.PolicyRole]float64{}, tokens: map[audit.PolicyRole]int{}}
 	tokens := 0
 	for _, m := range b.micros {
 		tokens += len(m.Targets)
@@ -167,6 +170,9 @@ func (l *learner) accumulate(m *micro, b *batch, scale float64, seen *learned) e
 			b.old[s.output] = row.LogProb
 		}
 		row.Old, row.Sampled = b.old[s.output], wide(output.LogProbs)
+		if seen.fast {
+			seen.gap = max(seen.gap, largestGap(row.Old, row.Sampled))
+		}
 		if l.reference != nil {
 			row.Reference = wide(frozen.LogProb[s.from:s.to])
 		}
@@ -189,6 +195,14 @@ func (l *learner) accumulate(m *micro, b *batch, scale float64, seen *learned) e
 		return fmt.Errorf("differentiate a micro-batch: %w", err)
 	}
 	return nil
+}
+
+// largestGap is the largest difference of two lists of the same length, or of what both have.
+func largestGap(a, b []float64) (gap float64) {
+	for i := range min(len(a), len(b)) {
+		gap = max(gap, math.Abs(a[i]-b[i]))
+	}
+	return gap
 }
 
 // imitate moves the parameters towards the targets: the mean of −log p.

@@ -91,6 +91,10 @@ func (m *meter) learned(l learned) {
 	m.add("clip_fraction", audit.WholePolicy, float64(l.Clipped)/n)
 	m.add("ratio", audit.WholePolicy, l.Ratio/n)
 	m.add("ratio_gap", audit.WholePolicy, l.MaxRatio)
+	if l.fast {
+		m.add("sampling_gap", audit.WholePolicy, l.gap)
+		m.add("importance_weight", audit.WholePolicy, l.Weight/n)
+	}
 	m.add("kl", audit.WholePolicy, l.KL/n)
 	m.add("gradient_norm", audit.WholePolicy, l.Norm)
 	m.add("learning_rate", audit.WholePolicy, l.Rate)

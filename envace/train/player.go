@@ -85,7 +85,7 @@ func loadPlayer(c Config, r Runtime, folder func(set audit.PolicyRole) string) (
 }
 
 func (p *Player) load(c Config, r Runtime, set audit.PolicyRole, folder string) error {
-	device, err := r.Device()
+	device, err := r.Device(gpu.Exact)
 	if err != nil {
 		return fmt.Errorf("open a device: %w", err)
 	}

@@ -45,6 +45,9 @@ type Recipe struct {
 	WarmStart           WarmStart  `yaml:"warm_start"`
 	Checkpoints         Checkpoint `yaml:"checkpoints"`
 	Evaluation          Evaluation `yaml:"evaluation"`
+	// Mode is exact, or fast: sums in any order, on a card by cuBLASLt. What was sampled is then scored
+	// again before the first update, and loss.importance_cap corrects the difference, which is a metric.
+	Mode string `yaml:"mode,omitempty"` // empty = exact
 	// Scale says what the paper ran it on; nothing depends on it.
 	Scale string `yaml:"scale"`
 }
@@ -158,6 +161,9 @@ type Optimizer struct {
 	Beta2        float64 `yaml:"beta2"`
 	Decay        float64 `yaml:"decay"`
 	Clip         float64 `yaml:"clip"`
+	// Moments is the type that they are kept in: float32, or bfloat16 rounded by chance, which takes half
+	// the memory and needs a card.
+	Moments string `yaml:"moments,omitempty"` // empty = float32
 }
 
 // WarmStart distils the sandbox's answers into a random model before any arm.
@@ -263,6 +269,7 @@ func (r Recipe) adamW(rate float64) gpu.AdamWConfig {
 	o := r.Optimizer
 	c := gpu.DefaultAdamW(rate)
 	c.MinLR, c.Warmup, c.Beta1, c.Beta2, c.Decay, c.Clip = o.MinRate, o.Warmup, o.Beta1, o.Beta2, o.Decay, o.Clip
+	c.Moments = r.moments()
 	if o.Cosine {
 		c.Total = r.Steps
 	}

@@ -88,6 +88,9 @@ func TestRecipeFaults(t *testing.T) {
 		{"batch: 32", "batch: 0", "warm_start: batch is 1 to", "a warm start without demonstrations"},
 		{"explore: 0.5", "explore: 5", "are shares", "a share over 1"},
 		{"micro_tokens: 4096", "micro_tokens: 255", "255 are less than the 256 that a row may have", "a run that would end at its first long rollout"},
+		{"steps: 150", "steps: 150\nmode: quick", "mode is exact or fast", "an unknown mode"},
+		{"steps: 150", "steps: 150\nmode: fast", "importance_cap is above 0 in fast mode", "rollouts of other sums, uncorrected"},
+		{"clip: 1.0}", "clip: 1.0, moments: half}", "moments are float32 or bfloat16", "a type that no device keeps moments in"},
 		{"clip_low: 0.2", "clip_low: 1.5", "clip", "a clip that lets the ratio go below 0"},
 	}
 	for _, test := range tests {

@@ -19,13 +19,6 @@ import (
 	"understudy/gpu/generate"
 )
 
-// Runtime is what a run needs of its machine.
-type Runtime struct {
-	Out string // folder of all arms and seeds of the recipe
-	// Device makes a device; each parameter set has one of its own.
-	Device func() (gpu.Device, error)
-}
-
 // evaluationsFile holds one Evaluated a line, the last at the last step.
 const evaluationsFile = "evaluations.jsonl"
 
@@ -114,9 +107,12 @@ func Open(ctx context.Context, c Config, r Runtime) (*Trainer, error) {
 		return err
 	}
 	for _, set := range c.Arm.sets() {
-		device, err := r.Device()
+		device, err := r.open(c.Recipe)
+		if err == nil {
+			err = c.planned(r, device, set, from(set), start)
+		}
 		if err != nil {
-			return nil, undo(fmt.Errorf("open a device: %w", err))
+			return nil, undo(err)
 		}
 		l, err := c.load(device, set, from(set), start)
 		if err != nil {
@@ -151,10 +147,11 @@ func startOf(ctx context.Context, c Config, r Runtime) (start string, err error)
 		return "", err
 	}
 	defer func() { err = errors.Join(err, lock.Remove()) }()
-	device, err := r.Device()
+	device, err := r.open(c.Recipe)
 	if err != nil {
-		return "", fmt.Errorf("open a device: %w", err)
+		return "", err
 	}
+	defer done(device)
 	return filepath.Join(folder, setName(audit.WholePolicy)), Warm(ctx, c, device, folder)
 }
 

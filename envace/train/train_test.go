@@ -78,7 +78,7 @@ func (b brief) Grade(ctx context.Context, t *envace.Trajectory) (envace.Grade, e
 }
 
 func machine(out string) train.Runtime {
-	return train.Runtime{Out: out, Device: func() (gpu.Device, error) { return host.New(host.Options{}) }}
+	return train.Runtime{Out: out, Device: func(mode gpu.Mode) (gpu.Device, error) { return host.New(host.Options{Mode: mode}) }}
 }
 
 // kept collects the metrics of steps, and apart those of evaluations.

@@ -11,6 +11,7 @@ import (
 
 	"understudy/envace"
 	"understudy/envace/grpo"
+	"understudy/gpu"
 )
 
 // Validate lists every fault.
@@ -34,6 +35,9 @@ func (r Recipe) Validate() error {
 	check(r.Rollout.Prompts*r.Rollout.Rollouts <= mostRollouts, "rollout: %d prompts × %d rollouts are more than the %d that a step holds", r.Rollout.Prompts, r.Rollout.Rollouts, mostRollouts)
 	check(r.Loss.Updates > 0, "loss: updates is at least 1")
 	check(r.Steps > 0, "steps is above 0")
+	check(slices.Contains([]string{"", modeExact, modeFast}, r.Mode), "mode is exact or fast, not %q", r.Mode)
+	check(r.EngineMode() == gpu.Exact || r.Loss.Truncate > 0, "loss: importance_cap is above 0 in fast mode, which samples and scores with other sums: 2 is usual")
+	check(slices.Contains([]string{"", momentsFloat32, momentsBFloat16}, r.Optimizer.Moments), "optimizer: moments are float32 or bfloat16, not %q", r.Optimizer.Moments)
 	r.validateSource(check)
 	w := r.WarmStart
 	check(w.Memories <= 1 && w.Explore <= 1 && w.Until <= 1, "warm_start: memories, explore and until are shares")

@@ -52,6 +52,7 @@ func Warm(ctx context.Context, c Config, device gpu.Device, folder string) error
 	}
 	how := c.learning()
 	how.optimizer = gpu.DefaultAdamW(w.LearningRate)
+	how.optimizer.Moments = c.Recipe.moments()
 	how.optimizer.Warmup, how.optimizer.Total, how.optimizer.MinLR, how.optimizer.Clip = w.Steps/50, w.Steps, w.LearningRate/20, 1
 	l, err := newLearner(audit.WholePolicy, model, nil, how)
 	if err != nil {

@@ -30,9 +30,9 @@
 // bench.sh measures.
 //
 // Not done: activations in bfloat16; an arena of half the size, when keys and values are rounded (it is
-// read at half the cost, but lies in memory for float32); moments in bfloat16 as a setting of train;
-// decode batches padded to few sizes, so that each size is a graph of its own; cuBLASLt in train,
-// which runs in exact mode; NVRTC; more than one card a model.
+// read at half the cost, but lies in memory for float32);
+// decode batches padded to few sizes, so that each size is a graph of its own;
+// NVRTC; more than one card a model.
 //
 // Read next: device.go, command.go, thread.go, forward.go, product.go, attention.go.
 package cuda

@@ -35,3 +35,11 @@ func Kernels() []string {
 	}
 	return names
 }
+
+// Taken is the bytes of the arena that are in use.
+func (d *Device) Taken() (sum int64) {
+	for _, t := range d.arena.taken {
+		sum += t.bytes
+	}
+	return sum
+}

@@ -172,13 +172,13 @@ func (p Plan) String() string {
 	return b.String()
 }
 
-// Fits refuses what is more than a card has.
+// Fits refuses what is more than can be had of a card.
 func (p Plan) Fits(memory int64) error {
 	if p.Total() <= memory {
 		return nil
 	}
 	return &Error{
 		Code: outOfMemory, Name: "CUDA_ERROR_OUT_OF_MEMORY", Remedy: lowerMemory,
-		Doing: fmt.Sprintf("plan %s on a card of %s:\n%s", size(p.Total()), size(memory), p),
+		Doing: fmt.Sprintf("plan %s where %s are to be had:\n%s", size(p.Total()), size(memory), p),
 	}
 }

@@ -92,7 +92,48 @@ func TestPlanOfAdapter(t *testing.T) {
 		t.Errorf("weights and adapter take %d bytes, want %d\n%s", got, want, plan)
 	}
 	err = plan.Fits(30e9)
-	if err == nil || !strings.Contains(err.Error(), "on a card of 27.9 GiB") || !strings.Contains(err.Error(), "keys, values and activations of rollouts") {
+	if err == nil || !strings.Contains(err.Error(), "where 27.9 GiB are to be had") || !strings.Contains(err.Error(), "keys, values and activations of rollouts") {
 		t.Errorf("on a card of 30 GB: %v", err)
+	}
+}
+
+// A plan is what a training and its rollouts really take, but for what each allocation is rounded up by.
+func TestPlanIsWhatIsTaken(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]cuda.Options{"exact": {Products: gpu.BF16}, "float32": {}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := open(t, o)
+			shape := small()
+			shape.Context, shape.Vocab, shape.Width, shape.Hidden = 256, 5000, 64, 160
+			m, err := gpu.NewRandom(d, shape, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := run{}
+			training, rollouts := gpu.TrainerConfig{Tokens: 64, Checkpoint: true}, gpu.RunnerConfig{Pages: 64, Rows: 32, Wanted: 16, Sequences: 8, Context: 256}
+			if r.trainer, err = m.NewTrainer(training); err != nil {
+				t.Fatal(err)
+			}
+			adamW := gpu.DefaultAdamW(1e-3)
+			adamW.Moments = gpu.BF16
+			if r.optimiser, err = r.trainer.NewAdamW(adamW); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := m.NewRunner(rollouts); err != nil {
+				t.Fatal(err)
+			}
+			r.steps(t, 1)
+			plan, err := cuda.Job{
+				Model: shape, Products: o.Products, Trained: true, Training: &training, Moments: gpu.BF16, Rollouts: &rollouts,
+			}.Plan()
+			if err != nil {
+				t.Fatal(err)
+			}
+			// A step smaller than the trainer's leaves scratch untaken.
+			if taken := d.Taken(); taken > plan.Total() || float64(taken) < 0.9*float64(plan.Total()) {
+				t.Errorf("%d bytes are taken, planned are %d:\n%s", taken, plan.Total(), plan)
+			}
+		})
 	}
 }

@@ -48,14 +48,11 @@ type Engine struct {
 
 // New allocates the KV arena and starts the engine; Close ends it.
 func New(m *gpu.Model, c Config) (*Engine, error) {
-	c, count, err := c.fit(m)
+	c, count, err := c.fit(m.Config)
 	if err != nil {
 		return nil, err
 	}
-	runner, err := m.NewRunner(gpu.RunnerConfig{
-		Pages: count, Rows: c.Batch + c.Prefill, Wanted: c.Batch, Sequences: c.Batch,
-		Context: min(c.Context, count*gpu.PageSize), // a model may claim a context of any length
-	})
+	runner, err := m.NewRunner(c.runner(count))
 	if err != nil {
 		return nil, fmt.Errorf("start the engine: %w", err)
 	}
@@ -67,8 +64,21 @@ func New(m *gpu.Model, c Config) (*Engine, error) {
 	return e, nil
 }
 
+// Runner is the memory that an engine for a model of this shape would take. Nothing is allocated.
+func (c Config) Runner(m gpu.Config) (gpu.RunnerConfig, error) {
+	c, count, err := c.fit(m)
+	return c.runner(count), err
+}
+
+func (c Config) runner(count int) gpu.RunnerConfig {
+	return gpu.RunnerConfig{
+		Pages: count, Rows: c.Batch + c.Prefill, Wanted: c.Batch, Sequences: c.Batch,
+		Context: min(c.Context, count*gpu.PageSize), // a model may claim a context of any length
+	}
+}
+
 // fit fills in defaults and turns memory into pages.
-func (c Config) fit(m *gpu.Model) (Config, int, error) {
+func (c Config) fit(m gpu.Config) (Config, int, error) {
 	if c.Batch < 0 || c.Prefill < 0 || c.Context < 0 || c.Memory < 0 {
 		return c, 0, errors.New("start the engine: memory, batch, prefill and context must not be negative")
 	}

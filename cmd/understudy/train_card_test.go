@@ -1,0 +1,119 @@
+package main_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"understudy/audit"
+	main "understudy/cmd/understudy"
+	"understudy/envace/train"
+	"understudy/gpu"
+	"understudy/gpu/cuda/emulator"
+)
+
+// smallRecipe is a recipe of one step of a very small policy, with changes.
+func smallRecipe(t *testing.T, path string, changes ...string) {
+	t.Helper()
+	text := `name: small
+about: One step of a policy that knows nothing.
+format: tiny
+environment: retail-mini@1
+model: {layers: 1, width: 16, hidden: 24, heads: 2, kv_heads: 1, head: 8, context: 256}
+data: {source: environment, train: 8, train_seed: 11, heldout: 2, heldout_seed: 12}
+rollout: {prompts: 1, rollouts: 2, temperature: 1.0, turns: 1, parallel_calls: 1, prompt_tokens: 256, response_tokens: 6, errors: continue}
+reward: {grader: checklist}
+baseline: {weighting: output}
+loss: {clip_low: 0.2, clip_high: 0.2, kl: 1e-3, kl_estimator: k3, updates: 1, importance_cap: 2}
+calibration: {lambda: 1.0, false_success: 0.5}
+optimizer: {learning_rate: 1e-4, warmup: 5, beta1: 0.9, beta2: 0.95, decay: 0.01, clip: 1.0, moments: bfloat16}
+mode: fast
+steps: 1
+micro_tokens: 512
+gradient_checkpoints: true
+warm_start: {steps: 1, batch: 1, learning_rate: 2e-3, until: 1, every: 1, tasks: 1, explore: 0.5}
+checkpoints: {every: 1, rule: last}
+evaluation: {every: 0, tasks: 1, samples: 1, canaries: 0}
+`
+	for i := 0; i < len(changes); i += 2 {
+		if !strings.Contains(text, changes[i]) {
+			t.Fatalf("the recipe has no %q", changes[i])
+		}
+		text = strings.Replace(text, changes[i], changes[i+1], 1)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A policy trains on a card in fast mode, with moments in bfloat16 and checkpoints of activations: what
+// it takes of the card's memory is printed before the first step. The CPU has no such moments and says so.
+func TestTrainOnCard(t *testing.T) {
+	t.Parallel()
+	if !emulator.Supported() {
+		t.Skip("the CUDA device's emulator is for Linux")
+	}
+	driver, err := emulator.Build(t.Context(), emulator.Ascending)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, database := folder(t), postgres.URL(t)
+	smallRecipe(t, filepath.Join(dir, "small.yaml"))
+	trains := func(args ...string) result {
+		return run(t, program(t, dir, []string{"LD_LIBRARY_PATH=" + driver},
+			append([]string{"train", "--recipe", "small.yaml", "--threads", "1", "--database-url", database}, args...)...))
+	}
+	if got := trains(); got.status != 3 || !strings.Contains(got.stderr, "keeps moments in bfloat16, and host") || !strings.Contains(got.stderr, "leave optimizer.moments out") {
+		t.Errorf("on the CPU: %+v", got)
+	}
+	got := trains("--device", "cuda")
+	for _, want := range []string{
+		"memory that the training takes of cuda (cuda CPU emulator, of which 10", "moments of AdamW", "room to check cuBLASLt's products",
+		"the reference policy: weights, as in their files", "in all", "step 1/1",
+	} {
+		if got.status != 0 || !strings.Contains(got.stdout, want) {
+			t.Fatalf("%+v lacks %q", got, want)
+		}
+	}
+	steps, err := os.ReadFile(filepath.Join(dir, "runs", "small", "envace-s1", "metrics.jsonl"))
+	if err != nil || !strings.Contains(string(steps), "sampling_gap") || !strings.Contains(string(steps), "importance_weight") {
+		t.Errorf("the metrics lack the correction of fast mode: %s, %v", steps, err)
+	}
+	smallRecipe(t, filepath.Join(dir, "small.yaml"), "importance_cap: 2", "importance_cap: 0")
+	if got := trains("--device", "cuda"); got.status != 3 || !strings.Contains(got.stderr, "importance_cap is above 0 in fast mode") {
+		t.Errorf("fast mode without its correction: %+v", got)
+	}
+}
+
+// What does not fit on a card is refused with what each change would save.
+func TestTrainingThatDoesNotFit(t *testing.T) {
+	t.Parallel()
+	r, err := train.ReadRecipe("paper-qwen3-1.7b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shape, err := r.Model.Real()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.GradientCheckpoints = false
+	plan, err := train.Config{Recipe: r}.Plan(audit.WholePolicy, shape, gpu.BF16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = main.RefusePlan(plan, 40<<30)
+	refusal, ok := errors.AsType[*audit.Error](err)
+	if !ok || refusal.Code != audit.CodeLimit || !strings.Contains(refusal.Message, "GiB and cuda has 40.0 GiB free") {
+		t.Fatalf("on 40 GiB: %v", err)
+	}
+	for _, want := range []string{"gradient_checkpoints: true saves", "optimizer.moments: bfloat16 saves 6.4 GiB", "half of micro_tokens saves", "half of --kv-memory saves 0.5 GiB", "kl: 0 (another objective) saves"} {
+		if !strings.Contains(refusal.Hint, want) {
+			t.Errorf("the hint lacks %q: %s", want, refusal.Hint)
+		}
+	}
+	if err := main.RefusePlan(plan, 1<<40); err != nil {
+		t.Errorf("on a TiB: %v", err)
+	}
+}
