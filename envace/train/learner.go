@@ -120,8 +120,8 @@ func (l *learner) newBatch(micros []micro, outputs []*envace.Output, advantages 
 type learned struct {
 	grpo.Part
 	gpu.Update
-	fast    bool    // the rollouts were scored again
-	gap     float64 // then the largest difference of log-probabilities, scored less sampled
+	fast    bool                         // the rollouts were scored again
+	gap     float64                      // then the largest difference of log-probabilities, scored less sampled
 	entropy map[audit.PolicyRole]float64 // mean over the role's tokens
 	tokens  map[audit.PolicyRole]int
 }
