@@ -89,6 +89,23 @@ func ToolList(tools []audit.Tool) (string, error) {
 	return out.String(), nil
 }
 
+// Definitions are tools as OpenAI's API has them.
+func Definitions(tools []audit.Tool) ([]json.RawMessage, error) {
+	list := make([]json.RawMessage, len(tools))
+	for i, tool := range tools {
+		parameters := tool.Input
+		if len(parameters) == 0 {
+			parameters = json.RawMessage(`{"type":"object"}`)
+		}
+		function := map[string]any{"name": tool.Name, "description": tool.Description, "parameters": parameters}
+		var err error
+		if list[i], err = json.Marshal(map[string]any{"type": "function", "function": function}); err != nil {
+			return nil, fmt.Errorf("describe tool %s: %w", tool.Name, err)
+		}
+	}
+	return list, nil
+}
+
 // CallText shows a call as ACT wrote it; malformed arguments stay as they are,
 // so that REHEARSE can refuse them.
 func CallText(call audit.Call) (string, error) {

@@ -11,7 +11,6 @@ package chat
 import (
 	"cmp"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"sort"
 	"strings"
@@ -102,12 +101,9 @@ func (f *Format) act(t *envace.Transcript) (chat.Conversation, error) {
 	system := envace.ActInstruction(t)
 	var c chat.Conversation
 	if f.Template.HasTools() {
-		for _, tool := range t.Tools {
-			definition, err := define(tool)
-			if err != nil {
-				return c, err
-			}
-			c.Tools = append(c.Tools, definition)
+		var err error
+		if c.Tools, err = envace.Definitions(t.Tools); err != nil {
+			return c, err
 		}
 	} else {
 		tools, err := envace.ToolList(t.Tools)
@@ -138,14 +134,9 @@ func (f *Format) message(item envace.Item) (chat.Message, error) {
 	case item.Act == nil:
 		return chat.Message{Role: chat.User, Content: item.User}, nil
 	}
-	m := chat.Message{Role: chat.Assistant, Content: item.Act.Reply}
+	m := chat.Message{Role: chat.Assistant, Content: item.Act.Said()}
 	if f.Template.HasTools() {
 		m.Thinking = item.Act.Thinking
-	}
-	for _, block := range item.Act.Blocks {
-		if block.Calls == 0 { // it stays where the model sees what it did
-			m.Content = strings.TrimLeft(m.Content+"\n<tool_call>"+block.Text+"</tool_call>", "\n")
-		}
 	}
 	for _, call := range item.Act.Calls {
 		if f.Template.HasTools() {
@@ -159,21 +150,6 @@ func (f *Format) message(item envace.Item) (chat.Message, error) {
 		m.Content = strings.TrimLeft(m.Content+"\n"+text, "\n")
 	}
 	return m, nil
-}
-
-// define is a tool as OpenAI's API has it.
-func define(tool audit.Tool) (json.RawMessage, error) {
-	parameters := tool.Input
-	if len(parameters) == 0 {
-		parameters = json.RawMessage(`{"type":"object"}`)
-	}
-	definition, err := json.Marshal(map[string]any{
-		"type": "function", "function": map[string]any{"name": tool.Name, "description": tool.Description, "parameters": parameters},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("describe tool %s: %w", tool.Name, err)
-	}
-	return definition, nil
 }
 
 // rehearse is the longest prompt that fits, without the oldest calls of those that

@@ -150,15 +150,3 @@ func MaskAfter(outputs []Output, prompt string, rollout, step int) {
 		}
 	}
 }
-
-// Informative says whether a prompt's rollouts teach anything: some output has an
-// advantage. Dynamic sampling draws a new prompt for one that does not.
-func Informative(advantages []float64) bool {
-	const nothing = 1e-9
-	for _, a := range advantages {
-		if math.Abs(a) > nothing {
-			return true
-		}
-	}
-	return false
-}

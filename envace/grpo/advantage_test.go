@@ -119,10 +119,3 @@ func TestAdvantagesRefuseWhatIsNotFinite(t *testing.T) {
 		t.Error("an unknown weighting was taken")
 	}
 }
-
-func TestInformative(t *testing.T) {
-	t.Parallel()
-	if grpo.Informative([]float64{0, 1e-12}) || !grpo.Informative([]float64{0, -.1}) {
-		t.Error("a group teaches when some advantage is not 0")
-	}
-}

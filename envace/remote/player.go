@@ -97,7 +97,7 @@ func (p *Player) Generate(ctx context.Context, r envace.Request) (envace.Output,
 	} else {
 		body["messages"] = acting(r.Transcript)
 		if len(r.Transcript.Tools) > 0 {
-			body["tools"], err = definitions(r.Transcript.Tools)
+			body["tools"], err = envace.Definitions(r.Transcript.Tools)
 		}
 	}
 	if err != nil {
@@ -138,21 +138,6 @@ func rehearsing(r envace.Request) ([]envace.Message, error) {
 	return envace.RehearsePrompt(audit.RehearseRequest{Tools: r.Transcript.Tools, History: r.Transcript.History(), Call: r.Call})
 }
 
-func definitions(tools []audit.Tool) ([]map[string]any, error) {
-	out := make([]map[string]any, len(tools))
-	for i, tool := range tools {
-		parameters := tool.Input
-		if len(parameters) == 0 {
-			parameters = json.RawMessage(`{"type":"object"}`)
-		}
-		if !json.Valid(parameters) {
-			return nil, fmt.Errorf("describe tool %s: its parameters are no JSON", tool.Name)
-		}
-		out[i] = map[string]any{"type": "function", "function": map[string]any{"name": tool.Name, "description": tool.Description, "parameters": parameters}}
-	}
-	return out, nil
-}
-
 // acting is the conversation that ACT goes on with. Calls are numbered in order, and
 // each answer carries the number of its call.
 func acting(t *envace.Transcript) []toolMessage {
@@ -164,12 +149,7 @@ func acting(t *envace.Transcript) []toolMessage {
 			answered++
 			messages = append(messages, toolMessage{Role: "tool", CallID: fmt.Sprintf("call_%d", answered), Content: string(item.Answer.Raw)})
 		case item.Act != nil:
-			m := toolMessage{Role: "assistant", Content: item.Act.Reply}
-			for _, block := range item.Act.Blocks {
-				if block.Calls == 0 { // it stays where the model sees what it did
-					m.Content = strings.TrimLeft(m.Content+"\n<tool_call>"+block.Text+"</tool_call>", "\n")
-				}
-			}
+			m := toolMessage{Role: "assistant", Content: item.Act.Said()}
 			for _, call := range item.Act.Calls {
 				made++
 				c := chatCall{ID: fmt.Sprintf("call_%d", made), Type: "function"}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -258,12 +257,15 @@ func TestRehearseCallersFaults(t *testing.T) {
 
 func TestRehearseCancelled(t *testing.T) {
 	t.Parallel()
-	url := serve(t, oneModel, func(w http.ResponseWriter, _ request) {
-		http.Error(w, "busy", http.StatusTooManyRequests)
-	})
 	stop := errors.New("stop")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	time.AfterFunc(20*time.Millisecond, func() { cancel(stop) })
+	var asked atomic.Int32
+	url := serve(t, oneModel, func(w http.ResponseWriter, _ request) {
+		if asked.Add(1) == 2 {
+			cancel(stop)
+		}
+		http.Error(w, "busy", http.StatusTooManyRequests)
+	})
 	if _, err := newPolicy(t, remote.Config{URL: url, Retries: 100}).Rehearse(ctx, ask(1)); !errors.Is(err, stop) {
 		t.Errorf("got %v, want the cause of the cancellation", err)
 	}
