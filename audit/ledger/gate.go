@@ -37,7 +37,7 @@ func (l *Ledger) Gates(ctx context.Context, filter audit.GateFilter, page audit.
 		SELECT r.name, v.decided_at, v.verdict, v.policy_digest
 		FROM gate_verdict v JOIN run r ON r.id = v.run
 		WHERE v.decided_at < to_timestamp($1::float8 / 1e6) AND ($2 = '' OR r.name = $2) AND ($3 = '' OR v.policy_digest = $3)
-		ORDER BY v.decided_at DESC LIMIT $4`, min(before, maxMicros), filter.Run, filter.PolicyDigest, limit)
+		ORDER BY v.decided_at DESC LIMIT $4`, min(before, maxMicros), label(filter.Run), label(filter.PolicyDigest), limit)
 	if err != nil {
 		return nil, "", fmt.Errorf("list gates: %w", err)
 	}
@@ -63,7 +63,7 @@ func (l *Ledger) Gate(ctx context.Context, run string, decided time.Time) (audit
 	var document []byte
 	err := l.pool.QueryRow(ctx, `
 		SELECT v.decided_at, v.verdict, v.policy_digest, v.document
-		FROM gate_verdict v JOIN run r ON r.id = v.run WHERE r.name = $1 AND v.decided_at = $2`, run, decided).
+		FROM gate_verdict v JOIN run r ON r.id = v.run WHERE r.name = $1 AND v.decided_at = $2`, label(run), decided).
 		Scan(&g.Decided, &g.Status, &g.PolicyDigest, &document)
 	g.Document = document
 	return g, notFound(err, fmt.Sprintf("a gate verdict on run %q at %s", run, decided.Format(time.RFC3339Nano)), "list them: GET /v1/gates")
