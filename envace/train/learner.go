@@ -36,7 +36,7 @@ type learning struct {
 	optimizer gpu.AdamWConfig
 }
 
-// newLearner takes over the models; start is the reference policy, or nil.
+// newLearner takes over the models and their device; start is the reference policy, or nil.
 func newLearner(set audit.PolicyRole, model, start *gpu.Model, l learning) (made *learner, err error) {
 	made = &learner{set: set, model: model}
 	defer func() {
@@ -86,7 +86,9 @@ func (l *learner) close() error {
 		l.reference.scorer.Free()
 		err = l.reference.model.Close()
 	}
-	return errors.Join(err, l.model.Close())
+	err = errors.Join(err, l.model.Close())
+	done(l.model.Device())
+	return err
 }
 
 // plays says whether a role's outputs are this parameter set's.

@@ -91,6 +91,7 @@ func (p *Player) load(c Config, r Runtime, set audit.PolicyRole, folder string) 
 	}
 	model, err := gpu.Load(device, folder, gpu.LoadConfig{})
 	if err != nil {
+		done(device)
 		return err
 	}
 	p.models = append(p.models, model)
@@ -124,7 +125,7 @@ func (p *Player) Imagine(ctx context.Context, c Config, tasks []audit.Task, n in
 	return trajectories, group.Wait()
 }
 
-// Close frees the parameters.
+// Close frees the parameters and gives back their devices.
 func (p *Player) Close() error {
 	for _, e := range p.engines {
 		e.Close()
@@ -132,6 +133,7 @@ func (p *Player) Close() error {
 	var errs []error
 	for _, m := range p.models {
 		errs = append(errs, m.Close())
+		done(m.Device())
 	}
 	return errors.Join(errs...)
 }
