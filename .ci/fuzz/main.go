@@ -185,22 +185,28 @@ func (c campaign) fuzz(ctx context.Context, t target) result {
 		return r
 	}
 	defer os.Remove(binary)
+	r.spend(ctx, c.each,
+		func(left time.Duration) (string, error) { return c.try(ctx, t, binary, left, &r) },
+		func(said string) bool { return c.stalled(ctx, t, binary, said) })
+	return r
+}
+
+// spend tries again after each stall until the time is up; the last try says how
+// it ended.
+func (r *result) spend(ctx context.Context, each time.Duration, try func(left time.Duration) (said string, err error), stalled func(said string) bool) {
 	started := time.Now()
-	for left := c.each; left > 0 && ctx.Err() == nil; left = c.each - time.Since(started) {
-		said, err := c.try(ctx, t, binary, left, &r)
-		if err == nil || expired(said) {
-			r.clean = true
+	for left := each; left > 0 && ctx.Err() == nil; left = each - time.Since(started) {
+		said, err := try(left)
+		if r.clean = err == nil || expired(said); r.clean {
 			break
 		}
-		if !c.stalled(ctx, t, binary, said) {
+		if r.clean = stalled(said); !r.clean {
 			r.said = tail(said) + fmt.Sprintln(err)
 			break
 		}
 		r.stalls++
-		r.clean = true
 	}
 	r.took = time.Since(started)
-	return r
 }
 
 // try fuzzes for a time and adds up what came of it.
