@@ -136,6 +136,35 @@ func TestSandboxOfDeclaredEnvironments(t *testing.T) {
 	}
 }
 
+// A declared environment can be tried by hand: one that takes no snapshots has no
+// undo, and what a class breaks on is said.
+func TestShellOfDeclaredEnvironments(t *testing.T) {
+	dir := t.TempDir()
+	class := "class Odd:\n    def stumble(self):\n        raise KeyError('over its own feet')\n"
+	if err := os.WriteFile(dir+"/odd.py", []byte(class), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	odd := dir + "/odd.yaml"
+	text := "environments: {odd: {adapter: python-class, kind: bfcl, class: Odd, file: odd.py, tools: {stumble: {input: {type: object}}}}}"
+	if err := os.WriteFile(odd, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		name, file, lines string
+		want              []string
+	}{
+		{"shop", declarations(t), "cancel_order order_id=W1 reason=mistake\nundo\n", []string{`"pending" → "cancelled"`, "shop has no snapshot"}},
+		{"odd", odd, "stumble\n", []string{"fault: KeyError: 'over its own feet'"}},
+	} {
+		status, stdout, stderr := sandboxRun(t, row.lines, "shell", row.name, "--environments", row.file)
+		for _, want := range row.want {
+			if status != 0 || !strings.Contains(stdout, want) {
+				t.Errorf("%s: status %d\n%s%swant %q", row.name, status, stdout, stderr, want)
+			}
+		}
+	}
+}
+
 // An MCP client plays in a built-in domain, over stdin and stdout and over HTTP.
 func TestServeMCP(t *testing.T) {
 	dir := folder(t)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -79,15 +80,26 @@ func printObservation(w io.Writer, seen audit.Observation, p paint) {
 		fmt.Fprintln(w, p.green("ok"))
 		fmt.Fprintln(w, indented(seen.Raw))
 	case audit.StatusRefused, audit.StatusInvalid:
-		fmt.Fprintln(w, p.red(string(seen.Status)+" "+string(seen.Error.Family)+": ")+seen.Error.Message)
+		family, why := reasonOf(seen)
+		fmt.Fprintln(w, p.red(string(seen.Status)+" "+family+": ")+why)
 	case audit.StatusFault, audit.StatusUnknown:
-		fmt.Fprintln(w, p.red(string(seen.Status)+": ")+string(seen.Raw))
+		_, why := reasonOf(seen)
+		fmt.Fprintln(w, p.red(string(seen.Status)+": ")+why)
 	}
 	if seen.Delta == nil && (seen.Status == audit.StatusOK || seen.Status == audit.StatusUnknown) {
 		fmt.Fprintln(w, p.dim("what it changed is not known: nothing shows the state of this environment (state_probes)"))
 		return
 	}
 	printDelta(w, seen.Delta, p)
+}
+
+// reasonOf is the family of what went wrong, and what is said of it; an environment
+// may say it in its answer alone.
+func reasonOf(seen audit.Observation) (family, why string) {
+	if seen.Error == nil {
+		return "", string(seen.Raw)
+	}
+	return string(seen.Error.Family), cmp.Or(seen.Error.Message, string(seen.Raw))
 }
 
 func printDelta(w io.Writer, delta diff.Patch, p paint) {

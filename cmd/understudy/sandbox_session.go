@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"understudy/audit"
@@ -49,7 +50,7 @@ func (s *shell) state(ctx context.Context, pointer string) error {
 
 func (s *shell) undoCall(ctx context.Context, _ string) error {
 	snapshots, ok := s.session.(audit.Snapshotter)
-	if !ok {
+	if !ok || !slices.Contains(s.env.Info().Capabilities, audit.CanSnapshot) {
 		return lacks(s.env, audit.CanSnapshot)
 	}
 	if len(s.undo) == 0 {

@@ -175,7 +175,7 @@ func (s *shell) callLine(ctx context.Context, line string) error {
 	if err != nil {
 		return err
 	}
-	if snapshots, ok := s.session.(audit.Snapshotter); ok {
+	if snapshots, ok := s.session.(audit.Snapshotter); ok && slices.Contains(s.env.Info().Capabilities, audit.CanSnapshot) {
 		id, err := snapshots.Snapshot(ctx)
 		if err != nil {
 			return err

@@ -52,20 +52,9 @@ func (m *Main) Run(ctx context.Context) error {
 	if m.resources, err = openResources(ctx, m.Config, m.Logger); err != nil {
 		return errors.Join(err, m.listener.Close())
 	}
-	if err := recordConfiguration(ctx, m.resources.pool, m.Config); err != nil {
-		return errors.Join(err, m.listener.Close(), m.resources.close(ctx))
-	}
-	l, err := ledger.New(m.resources.pool, ledger.Config{})
+	l, err := m.open(ctx)
 	if err != nil {
-		return errors.Join(err, m.listener.Close(), m.resources.close(ctx))
-	}
-	if err := m.firstToken(ctx, l); err != nil {
-		return errors.Join(err, m.listener.Close(), m.resources.close(ctx))
-	}
-	if m.tracer, err = startTracing(ctx, m.Config, m.Logger); err != nil {
-		return errors.Join(err, m.listener.Close(), m.resources.close(ctx))
-	}
-	if m.rewards, err = startRewards(ctx, m.resources, m.Config, l, m.Logger, m.tracer.Func()); err != nil {
+		m.tracer.Close(context.WithoutCancel(ctx))
 		return errors.Join(err, m.listener.Close(), m.resources.close(ctx))
 	}
 	m.closing = make(chan struct{})
@@ -94,6 +83,25 @@ func (m *Main) Run(ctx context.Context) error {
 	}()
 	m.Logger.InfoContext(ctx, "serving", slog.String("url", m.URL()))
 	return nil
+}
+
+// open makes what the handlers read and write.
+func (m *Main) open(ctx context.Context) (*ledger.Ledger, error) {
+	if err := recordConfiguration(ctx, m.resources.pool, m.Config); err != nil {
+		return nil, err
+	}
+	l, err := ledger.New(m.resources.pool, ledger.Config{})
+	if err != nil {
+		return nil, err
+	}
+	if err := m.firstToken(ctx, l); err != nil {
+		return nil, err
+	}
+	if m.tracer, err = startTracing(ctx, m.Config, m.Logger); err != nil {
+		return nil, err
+	}
+	m.rewards, err = startRewards(ctx, m.resources, m.Config, l, m.Logger, m.tracer.Func())
+	return l, err
 }
 
 // URL is where m serves.
