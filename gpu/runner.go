@@ -22,6 +22,7 @@ type Runner struct {
 	scale                                        []float32
 	written                                      []uint64 // (S) the last step that wrote a slot
 	steps                                        uint64
+	padding                                      padding
 }
 
 // pagesPerSequence is the pages that the longest sequence takes.
@@ -42,15 +43,19 @@ func (m *Model) NewRunner(c RunnerConfig) (*Runner, error) {
 	}
 	r.memory = []Buffer{floats, ints}
 	m.dev.Upload(r.rope, m.ropeTable(c.Context))
+	if d, ok := m.dev.(Replayer); ok {
+		r.padding.to = d.Padded
+		m.dev.UploadInts(r.tables.Slice(c.Sequences*c.pagesPerSequence(), r.tables.Len), []int32{int32(c.Pages)}) //nolint:gosec // page ids are int32
+	}
 	return r, m.dev.Sync()
 }
 
-// plan lays out the arena and the activations of a step.
+// plan lays out the arena and the activations of a step. The last page and table are those of padding.
 func (r *Runner) plan() *plan {
 	p, m, c := &plan{}, r.Model, r.RunnerConfig
 	r.keys, r.values = make([]Buffer, m.Layers), make([]Buffer, m.Layers)
 	for l := range m.Layers {
-		p.add(c.Pages*PageSize, rowBuffer{&r.keys[l], m.G * m.D}, rowBuffer{&r.values[l], m.G * m.D})
+		p.add((c.Pages+1)*PageSize, rowBuffer{&r.keys[l], m.G * m.D}, rowBuffer{&r.values[l], m.G * m.D})
 	}
 	p.add(c.Rows, m.layerSizes(&r.acts)...)
 	p.add(c.Rows, rowBuffer{&r.branch, m.Width}, rowBuffer{&r.low, r.rank})
@@ -61,7 +66,7 @@ func (r *Runner) plan() *plan {
 		rowBuffer{&r.loss.Logits, m.Vocab}, rowBuffer{&r.loss.Scale, 1}, rowBuffer{&r.loss.LSE, 1})
 	p.add(c.Context, rowBuffer{&r.rope, m.D})
 	p.addInts(c.Rows, &r.tokens, &r.at, &r.slots, &r.sequences)
-	p.addInts(c.Sequences*c.pagesPerSequence(), &r.tables)
+	p.addInts((c.Sequences+1)*c.pagesPerSequence(), &r.tables)
 	p.addInts(c.Wanted, &r.wanted)
 	return p
 }
@@ -107,8 +112,9 @@ func (r *Runner) Step(s *Step, out *Logits) error {
 		return fmt.Errorf("step: %w", err)
 	}
 	r.spans = spans
-	r.upload(s)
-	rows := len(s.Tokens)
+	p := r.pad(s)
+	r.upload(p)
+	rows := len(p.Tokens)
 	a := r.acts.rows(r.Config, rows)
 	r.dev.Embed(a.x, r.w.embed, r.tokens.Slice(0, rows))
 	for l := range r.Layers {
@@ -123,7 +129,7 @@ func (r *Runner) Step(s *Step, out *Logits) error {
 		}
 		r.down(l, &a, a.x)
 	}
-	return r.logits(a.x, s, out)
+	return r.logits(a.x, s, p, out)
 }
 
 // attention is that of a layer, for the rows of the step.
@@ -140,26 +146,28 @@ func (r *Runner) Draws() bool {
 	return ok
 }
 
-// logits computes the logits of the wanted rows of x (R,C), draws from the first of them and downloads
-// the others.
-func (r *Runner) logits(x Buffer, s *Step, out *Logits) error {
-	wanted, drawn := len(s.Wanted), len(s.Draws)
+// logits computes the logits of the wanted rows of x (R,C), of padding too, draws from the first of them
+// and downloads the others.
+func (r *Runner) logits(x Buffer, s, padded *Step, out *Logits) error {
+	drawn, wanted, n := len(s.Draws), len(s.Wanted), len(padded.Wanted)
 	out.V = r.Vocab
 	out.Values = grow(out.Values, (wanted-drawn)*r.Vocab)
 	out.LSE = grow(out.LSE, wanted-drawn)
-	out.Drawn = grow(out.Drawn, drawn)
+	out.Drawn = out.Drawn[:0]
 	if wanted == 0 {
 		return r.dev.Sync()
 	}
-	f := headActs{r.final.x.Slice(0, wanted*r.Width), r.final.rstd.Slice(0, wanted), r.final.n.Slice(0, wanted*r.Width)}
-	r.finalNorm(&f, x, r.wanted.Slice(0, wanted))
-	t := r.loss.rows(r.Vocab, 0, wanted)
+	f := headActs{r.final.x.Slice(0, n*r.Width), r.final.rstd.Slice(0, n), r.final.n.Slice(0, n*r.Width)}
+	r.finalNorm(&f, x, r.wanted.Slice(0, n))
+	t := r.loss.rows(r.Vocab, 0, n)
 	r.dev.MatMul(t.Logits, f.n, r.head)
 	r.dev.LogProbs(t)
 	if drawn > 0 {
-		if err := r.dev.(Sampler).Sample(r.loss.rows(r.Vocab, 0, drawn), s.Draws, out.Drawn); err != nil {
+		all := grow(r.padding.drawn, len(padded.Draws))
+		if err := r.dev.(Sampler).Sample(r.loss.rows(r.Vocab, 0, len(all)), padded.Draws, all); err != nil {
 			return fmt.Errorf("step: %w", err)
 		}
+		r.padding.drawn, out.Drawn = all, append(out.Drawn, all[:drawn]...)
 	}
 	if drawn == wanted {
 		return nil
@@ -203,7 +211,7 @@ func (r *Runner) upload(s *Step) {
 	for i, table := range s.Tables {
 		copy(r.tableRows[i*pages:(i+1)*pages], table)
 	}
-	r.dev.UploadInts(r.tables, r.tableRows[:len(s.Tables)*pages])
+	r.dev.UploadInts(r.tables, r.tableRows[:r.padding.padded(len(s.Tables), r.Sequences)*pages])
 	for i := range s.Wanted {
 		r.scale[i] = 1
 		if s.Scale != nil {

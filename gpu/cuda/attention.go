@@ -2,6 +2,8 @@ package cuda
 
 import (
 	"fmt"
+	"math"
+	"math/bits"
 	"slices"
 
 	"understudy/gpu"
@@ -109,7 +111,7 @@ func (d *Device) attendSplits(a gpu.PagedAttention, splits int) error {
 		return err
 	}
 	queries := rows * a.H * splits
-	scratch, err := d.scratchOf(scratchSplits, queries*(a.D+2))
+	scratch, err := d.growingScratch(scratchSplits, queries*(a.D+2), splitSums(a.D))
 	if err != nil {
 		return err
 	}
@@ -121,6 +123,9 @@ func (d *Device) attendSplits(a gpu.PagedAttention, splits int) error {
 	return nil
 }
 
+// splitSums is the most floats of scratch that splits of heads of width d take.
+func splitSums(d int) int { return mostSplitSums / d * (d + 2) }
+
 // pagePlan says for which rows scratchPlan holds who shares pages with whom.
 type pagePlan struct {
 	tables, sequences, positions uint64
@@ -130,7 +135,7 @@ type pagePlan struct {
 // sharedPages finds the rows that share pages, once for all layers of a step.
 func (d *Device) sharedPages(a gpu.PagedAttention, splits int) (gpu.Buffer, error) {
 	rows := a.Positions.Len
-	plan, err := d.scratchOf(scratchPlan, 3*splits*rows)
+	plan, err := d.growingScratch(scratchPlan, 3*splits*rows, math.MaxInt)
 	if err != nil {
 		return plan, err
 	}
@@ -144,7 +149,8 @@ func (d *Device) sharedPages(a gpu.PagedAttention, splits int) (gpu.Buffer, erro
 }
 
 // splits is how many the longest row has, if that is known from the positions' upload, else how many
-// there is room for. It is rounded up so that few sizes occur, each of which is a graph of its own.
+// there is room for. It is rounded up to a power of two, so that few sizes occur, each of which is a graph of
+// its own: blocks of splits that no row has end at once.
 func (d *Device) splits(a gpu.PagedAttention) int {
 	keys := a.P * gpu.PageSize
 	for _, x := range d.uploaded {
@@ -152,12 +158,11 @@ func (d *Device) splits(a gpu.PagedAttention) int {
 			keys = min(keys, int(x.most)+1)
 		}
 	}
-	n, grain := ceil(keys, splitKeys), 1
-	for n > 8*grain {
-		grain *= 2
-	}
-	return min(ceil(n, grain)*grain, ceil(a.P*gpu.PageSize, splitKeys))
+	return min(powerOfTwo(ceil(keys, splitKeys)), ceil(a.P*gpu.PageSize, splitKeys))
 }
+
+// powerOfTwo is the least that is at least n.
+func powerOfTwo(n int) int { return 1 << bits.Len(uint(max(n, 1)-1)) } //nolint:gosec // not negative
 
 // indices is what is known of a range of memory: the greatest of the indices in it.
 type indices struct {

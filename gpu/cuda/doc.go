@@ -8,7 +8,8 @@
 //
 // Operations append commands to a list (command.go); the list goes to the one thread that
 // talks to the driver (thread.go) when somebody waits for a result, and there, when it came
-// before, it is replayed as a CUDA graph (graph.go). Memory comes from an arena that grows
+// before, it is replayed as a CUDA graph (graph.go): runners pad their steps to few sizes for it
+// (gpu.Replayer). Memory comes from an arena that grows
 // between operations (arena.go). [Job.Plan] says what a run will take before it begins.
 //
 // In exact mode all products are kernels whose sums run over K in one order, so that a row's
@@ -30,9 +31,7 @@
 // bench.sh measures.
 //
 // Not done: activations in bfloat16; an arena of half the size, when keys and values are rounded (it is
-// read at half the cost, but lies in memory for float32);
-// decode batches padded to few sizes, so that each size is a graph of its own;
-// NVRTC; more than one card a model.
+// read at half the cost, but lies in memory for float32); NVRTC; more than one card a model.
 //
 // Read next: device.go, command.go, thread.go, forward.go, product.go, attention.go.
 package cuda

@@ -8,6 +8,20 @@ import (
 	"unsafe"
 )
 
+// Padded is the size of the graph that serves so many rows: 1, 2, 4, or a multiple of 8; of 16 above 256.
+// More than 512 are no decode batch, and cost more than a graph saves.
+func (d *Device) Padded(rows int) int {
+	switch {
+	case rows <= 2 || rows > 512:
+		return rows
+	case rows <= 4:
+		return 4
+	case rows <= 256:
+		return ceil(rows, 8) * 8
+	}
+	return ceil(rows, 16) * 16
+}
+
 // Bounds of graphs.
 const (
 	shortList = 16   // commands that are not worth a graph
@@ -15,14 +29,15 @@ const (
 	mostKept  = 64   // graphs that are kept: the padded batch sizes of a generator and a trainer's shapes
 )
 
-// graphs replays lists of commands that come again, as CUDA graphs: a decode step of the
-// same number of rows is the same commands on the same addresses, from the copy of its
-// indices to the copy of its logits. A list is launched plainly the first time, captured
+// graphs replays lists of commands that come again, as CUDA graphs: decode steps that are padded to the
+// same number of rows are the same commands on the same addresses, from the copy of their
+// indices to their logits, until one has twice as many keys (Device.splits). A list is launched plainly the first time, captured
 // the second, and one launch from then on.
 type graphs struct {
 	seed    maphash.Seed
 	seen    map[uint64]bool
 	kept    map[uint64]*graph
+	last    *graph // that ran: often the next one, too
 	clock   uint64
 	names   map[uint64]string // of kernels, for errors
 	replays int
@@ -43,12 +58,13 @@ func (g *graphs) run(t *thread, list []command) error {
 	if g.off || len(list) < shortList {
 		return t.enqueue(list)
 	}
-	key := maphash.Bytes(g.seed, bytesOf(list))
 	g.clock++
-	if known := g.kept[key]; known != nil && bytes.Equal(bytesOf(known.list), bytesOf(list)) {
-		known.used = g.clock
-		g.replays++
-		return t.driver.call("launch a graph", t.driver.graphLaunch, known.exec, t.stream)
+	if g.last.is(list) {
+		return g.replay(t, g.last)
+	}
+	key := maphash.Bytes(g.seed, bytesOf(list))
+	if known := g.kept[key]; known.is(list) {
+		return g.replay(t, known)
 	}
 	if !g.seen[key] {
 		if len(g.seen) >= 16*mostKept {
@@ -66,6 +82,17 @@ func (g *graphs) run(t *thread, list []command) error {
 		return err
 	}
 	return t.driver.call("launch a graph", t.driver.graphLaunch, captured.exec, t.stream)
+}
+
+// is says whether g was captured of this list; nil of none.
+func (g *graph) is(list []command) bool {
+	return g != nil && bytes.Equal(bytesOf(g.list), bytesOf(list))
+}
+
+func (g *graphs) replay(t *thread, known *graph) error {
+	known.used, g.last = g.clock, known
+	g.replays++
+	return t.driver.call("launch a graph", t.driver.graphLaunch, known.exec, t.stream)
 }
 
 // capture records a list. The mode is THREAD_LOCAL (1): other threads' calls are theirs.
@@ -109,7 +136,10 @@ func (g *graphs) keep(t *thread, key uint64, captured *graph) error {
 
 // forget frees a graph; the driver keeps what is still running.
 func (g *graphs) forget(t *thread, key uint64) error {
-	exec := g.kept[key].exec
+	old := g.kept[key]
 	delete(g.kept, key)
-	return t.driver.call("free a graph", t.driver.execDestroy, exec)
+	if g.last == old {
+		g.last = nil
+	}
+	return t.driver.call("free a graph", t.driver.execDestroy, old.exec)
 }

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"understudy/gpu"
@@ -95,7 +96,8 @@ func (j Job) attentionScratch() int64 {
 	}
 	if j.Rollouts != nil {
 		rows, splits := int64(j.Rollouts.Rows), int64(ceil(j.Rollouts.Context, splitKeys))
-		bytes += 4*min(rows*h*splits, mostSplitSums/d)*(d+2) + 4*3*rows*splits
+		sums := min(rows*h*splits, mostSplitSums/d) * (d + 2)
+		bytes += 4 * int64(grown(int(sums), splitSums(int(d)))+grown(int(3*rows*splits), math.MaxInt))
 	}
 	return bytes
 }

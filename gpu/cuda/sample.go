@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"math"
 	"unsafe"
 
 	"understudy/gpu"
@@ -29,7 +30,7 @@ func (d *Device) Sample(t gpu.TokenLoss, draws []gpu.Draw, out []gpu.Drawn) erro
 		return nil
 	}
 	const size = int(unsafe.Sizeof(draw{}) + unsafe.Sizeof(drawn{}))
-	scratch, err := d.scratchOf(scratchDraws, ceil(rows*size, 4))
+	scratch, err := d.growingScratch(scratchDraws, ceil(rows*size, 4), math.MaxInt)
 	if err != nil {
 		return err
 	}

@@ -176,8 +176,12 @@ func (d *Device) Download(dst []float32, src gpu.Buffer) error {
 	return nil
 }
 
-// download copies bytes of the card and waits.
+// download copies bytes of the card and waits. A long list goes ahead of it, so that it is the same list
+// however much is copied.
 func (d *Device) download(dst []byte, from uint64) error {
+	if len(d.list) >= shortList {
+		d.flush()
+	}
 	for {
 		piece := d.host.take(len(dst))
 		if len(piece) > 0 {
@@ -262,3 +266,17 @@ func (d *Device) scratchOf(which, n int) (gpu.Buffer, error) {
 	d.scratch[which] = b
 	return b, nil
 }
+
+// growingScratch is scratchOf for decode steps: it grows to powers of two, or to most, so that its place,
+// which graphs hold, rarely changes.
+func (d *Device) growingScratch(which, n, most int) (gpu.Buffer, error) {
+	if d.scratch[which].Len < n {
+		if _, err := d.scratchOf(which, grown(n, most)); err != nil {
+			return gpu.Buffer{}, err
+		}
+	}
+	return d.scratchOf(which, n)
+}
+
+// grown is how many elements a growingScratch of n has.
+func grown(n, most int) int { return max(n, min(powerOfTwo(n), most)) }
