@@ -208,8 +208,14 @@ func (d *Device) Close() {
 	t.stop()
 }
 
-// Name is for people: "cuda NVIDIA H200".
-func (d *Device) Name() string { return "cuda " + strings.TrimSpace(d.name) }
+// Name is for people: "cuda NVIDIA H200". It says so when the driver made no graphs.
+func (d *Device) Name() string {
+	name := "cuda " + strings.TrimSpace(d.name)
+	if err := d.thread.graphs.refused.Load(); err != nil {
+		name += fmt.Sprintf(", without graphs (%v)", *err)
+	}
+	return name
+}
 
 // Mode is what New was asked for.
 func (d *Device) Mode() gpu.Mode { return d.Options.Mode }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"hash/maphash"
 	"slices"
+	"sync/atomic"
 	"unsafe"
 )
 
@@ -42,6 +43,7 @@ type graphs struct {
 	names   map[uint64]string // of kernels, for errors
 	replays int
 	off     bool
+	refused atomic.Pointer[error] // why, when it was the driver's doing
 }
 
 // graph is a captured list.
@@ -53,46 +55,58 @@ type graph struct {
 
 func (g *graphs) nameOf(fn uint64) string { return g.names[fn] }
 
-// run gives a list to the stream, as a graph when it was seen before.
+// run gives a list to the stream, as a graph when it was seen before. A driver that makes no graph of it makes
+// none from then on: lists run without, too. A lost card is another matter.
 func (g *graphs) run(t *thread, list []command) error {
 	if g.off || len(list) < shortList {
 		return t.enqueue(list)
 	}
 	g.clock++
+	found, err := g.find(t, list)
+	if found != nil && err == nil {
+		found.used, g.last = g.clock, found
+		if err = t.driver.call("launch a graph", t.driver.graphLaunch, found.exec, t.stream); err == nil {
+			return nil
+		}
+	}
+	if isLost(err) {
+		return err
+	}
+	if err != nil {
+		g.off = true
+		g.refused.Store(&err)
+	}
+	return t.enqueue(list)
+}
+
+// find gives the graph of a list, made now when the list was seen once before; nil when it was not.
+func (g *graphs) find(t *thread, list []command) (*graph, error) {
 	if g.last.is(list) {
-		return g.replay(t, g.last)
+		g.replays++
+		return g.last, nil
 	}
 	key := maphash.Bytes(g.seed, bytesOf(list))
 	if known := g.kept[key]; known.is(list) {
-		return g.replay(t, known)
+		g.replays++
+		return known, nil
 	}
 	if !g.seen[key] {
 		if len(g.seen) >= 16*mostKept {
 			clear(g.seen)
 		}
 		g.seen[key] = true
-		return t.enqueue(list)
+		return nil, nil //nolint:nilnil // no graph is no failure
 	}
 	captured, err := g.capture(t, list)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	captured.used = g.clock
-	if err := g.keep(t, key, captured); err != nil {
-		return err
-	}
-	return t.driver.call("launch a graph", t.driver.graphLaunch, captured.exec, t.stream)
+	return captured, g.keep(t, key, captured)
 }
 
 // is says whether g was captured of this list; nil of none.
 func (g *graph) is(list []command) bool {
 	return g != nil && bytes.Equal(bytesOf(g.list), bytesOf(list))
-}
-
-func (g *graphs) replay(t *thread, known *graph) error {
-	known.used, g.last = g.clock, known
-	g.replays++
-	return t.driver.call("launch a graph", t.driver.graphLaunch, known.exec, t.stream)
 }
 
 // capture records a list. The mode is THREAD_LOCAL (1): other threads' calls are theirs.

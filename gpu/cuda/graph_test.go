@@ -2,6 +2,7 @@ package cuda_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"understudy/gpu"
@@ -60,4 +61,59 @@ func doubled(t *testing.T, d *cuda.Device, x []float32, n int) []float32 {
 		t.Fatal(err)
 	}
 	return y
+}
+
+// A driver that makes no graph of a list costs no more than the graphs: the list runs without, and so does
+// what comes after it, and the device's name says why. A card that is lost meanwhile is told.
+func TestGraphsThatTheDriverRefuses(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		symbol string
+		after  int
+		want   string
+	}{
+		{"cuStreamBeginCapture_v2", 0, "CUDA_ERROR_OUT_OF_MEMORY: begin a capture"},
+		{"cuLaunchKernel", 25, "CUDA_ERROR_OUT_OF_MEMORY: launch add_f32"},
+		{"cuStreamEndCapture", 0, "CUDA_ERROR_OUT_OF_MEMORY: end a capture"},
+		{"cuGraphInstantiateWithFlags", 0, "CUDA_ERROR_OUT_OF_MEMORY: make a graph"},
+		{"cuGraphDestroy", 0, "CUDA_ERROR_OUT_OF_MEMORY: free a graph"},
+		{"cuGraphLaunch", 0, "CUDA_ERROR_OUT_OF_MEMORY: launch a graph"},
+		{"cuGraphLaunch", 1, "CUDA_ERROR_OUT_OF_MEMORY: launch a graph"},
+	} {
+		f := newFaulty(t)
+		d, err := f.open(cuda.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.fail(c.symbol, c.after, 2)
+		for round := range 4 {
+			if got := doubled(t, d, []float32{1, float32(round)}, 20); !slices.Equal(got, []float32{1 << 20, float32(round << 20)}) {
+				t.Errorf("%s fails after %d: round %d gives %v", c.symbol, c.after, round, got)
+			}
+		}
+		if name := d.Name(); !strings.Contains(name, ", without graphs ("+c.want) {
+			t.Errorf("%s fails after %d: the device is %q, want %q in it", c.symbol, c.after, name, c.want)
+		}
+	}
+	f := newFaulty(t)
+	d, err := f.open(cuda.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	doubled(t, d, []float32{1}, 20)
+	b, err := d.Alloc(gpu.F32, 4000)
+	if err == nil {
+		err = d.Sync()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.fail("cuStreamBeginCapture_v2", 0, 719)
+	d.Upload(b.Slice(0, 1), []float32{1})
+	for range 20 {
+		d.Add(b.Slice(0, 1), b.Slice(0, 1), b.Slice(0, 1))
+	}
+	if err := d.Sync(); err == nil || !strings.Contains(err.Error(), "CUDA_ERROR_LAUNCH_FAILED: begin a capture") {
+		t.Errorf("a card that is lost in a capture: %v", err)
+	}
 }

@@ -522,8 +522,11 @@ Result cuStreamBeginCapture_v2(void* stream, int) {
 Result cuStreamEndCapture(void* stream, void** graph) {
 	Lock lock(mutex);
 	*graph = nullptr;
-	if (Result r = refused("cuStreamEndCapture")) return r;
 	Stream* s = stream_of(stream);
+	if (Result r = refused("cuStreamEndCapture")) {
+		if (s) s->capture.reset(); // a capture ends, well or badly
+		return r;
+	}
 	if (!s || !s->capture) return invalid_handle;
 	auto captured = std::move(s->capture);
 	if (s->invalidated) return capture_invalidated;
