@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -142,13 +143,20 @@ func (l *Ledger) commitWith(ctx context.Context, run string, parts []part, also 
 	return receipts, nil
 }
 
-// explain turns a missing partition into the run that is gone.
+// explain turns a missing partition into the run that is gone, and values that no
+// table takes into an error that no retry cures.
 func (l *Ledger) explain(run string, err error) error {
 	e, ok := errors.AsType[*pgconn.PgError](err)
-	if ok && e.Code == "23514" && e.ConstraintName == "" {
+	switch {
+	case !ok:
+		return err
+	case e.Code == "23514" && e.ConstraintName == "":
 		return l.dropped(run, err)
+	case strings.HasPrefix(e.Code, "22"), e.Code == "23502", e.Code == "23514":
+		return &audit.Error{Code: audit.CodeInvalid, Message: fmt.Sprintf("run %q cannot hold these results", run), Hint: "whoever made them is at fault", Err: err}
+	default:
+		return err
 	}
-	return err
 }
 
 // dropped is the error of whoever comes with something for a run that is gone.

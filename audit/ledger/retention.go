@@ -93,7 +93,7 @@ func dropRun(ctx context.Context, tx pgx.Tx, run int32) error {
 	for _, table := range partitioned() {
 		statements = append(statements, `DROP TABLE `+table+`_`+part)
 	}
-	for _, table := range []string{"rollup", "counter", "cell", "leaf", "progress", "excused", "mark_run", "outbox", "audit_conflict", "dead_letter", "episode", "score", "score_batch", "score_budget", "baseline", "alarm"} {
+	for _, table := range []string{"rollup", "counter", "cell", "leaf", "progress", "excused", "mark_run", "audit_conflict", "dead_letter", "episode", "outbox", "score", "score_batch", "score_budget", "baseline", "alarm"} {
 		statements = append(statements, `DELETE FROM `+table+` WHERE run = `+part)
 	}
 	statements = append(statements, `DELETE FROM run WHERE id = `+part)

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"slices"
 
@@ -37,6 +38,11 @@ func newRows(parts []part) ([]row, error) {
 			d, err := newDocument(p)
 			if err != nil {
 				return nil, err
+			}
+			for _, n := range []int{p.Action.Step, p.Action.Probe, p.Action.Sample, p.Action.Attempt, p.Action.Message, p.Repeats} {
+				if n != int(int32(n)) {
+					return nil, &audit.Error{Code: audit.CodeInvalid, Message: fmt.Sprintf("episode %q: %d is no place of a call", p.Episode, n), Hint: "number steps, samples and messages from 0"}
+				}
 			}
 			at := place{step: p.Action.Step, probe: p.Action.Probe, sample: p.Action.Sample, attempt: p.Action.Attempt}
 			n := seen[at]

@@ -126,20 +126,22 @@ func (l *Ledger) Batch(ctx context.Context, id audit.Digest) (audit.AcceptedBatc
 
 // EndBatch implements audit.ScoreBatches.
 func (l *Ledger) EndBatch(ctx context.Context, b audit.AcceptedBatch, used time.Duration, scores audit.ScoredBatch) error {
-	run, err := l.runID(ctx, b.Batch.Run)
-	if err != nil {
-		return err
-	}
 	payloads, err := scorePieces(scores, l.config.MaxMessage)
 	if err != nil {
 		return err
 	}
-	return l.inTx(ctx, "finish batch", func(ctx context.Context, tx pgx.Tx) error {
+	find := func(ctx context.Context) (int32, error) { return l.runID(ctx, b.Batch.Run) }
+	return l.intoRun(ctx, "finish batch", b.Batch.Run, find, func(ctx context.Context, tx pgx.Tx, run int32) error {
 		batch := &pgx.Batch{}
 		batch.Queue(`UPDATE score_batch SET finished_at = now(), body = NULL WHERE id = $1 AND finished_at IS NULL`, b.ID[:])
-		if back := b.Granted - used; b.Budget > 0 {
-			batch.Queue(`UPDATE score_budget SET seconds = greatest(seconds - $4, 0) WHERE run = $1 AND policy = $2 AND checkpoint = $3`,
-				run, label(b.Batch.Policy), b.Batch.Checkpoint, back.Seconds())
+		if b.Budget > 0 { // a grant ends once, however often its end is told
+			batch.Queue(`
+				WITH ended AS (
+					UPDATE score_batch SET granted = greatest(granted - $4, 0) WHERE id = $6 AND granted >= $4 - 1e-9 RETURNING id
+				)
+				UPDATE score_budget SET seconds = greatest(seconds - $4 + $5, 0)
+				WHERE run = $1 AND policy = $2 AND checkpoint = $3 AND EXISTS (SELECT FROM ended)`,
+				run, label(b.Batch.Policy), b.Batch.Checkpoint, b.Granted.Seconds(), used.Seconds(), b.ID[:])
 		}
 		batch.Queue(`
 			INSERT INTO outbox (run, topic, episode, attempt, payload)

@@ -77,6 +77,22 @@ func TestFaultsDecide(t *testing.T) {
 			handler: func(context.Context, audit.Episode) ([]audit.Pair, error) { panic("boom") },
 			calls:   1, state: "dead", letter: "handler panicked: boom", reason: "a panic is a defect: it costs its own job only, and at once",
 		},
+		"results that no table takes": {
+			handler: func(ctx context.Context, e audit.Episode) ([]audit.Pair, error) {
+				pairs, err := rehearsed(ctx, e)
+				pairs[0].Action.Canary = &audit.CanaryLabel{Level: "unheard of"}
+				return pairs, err
+			},
+			calls: 1, state: "dead", letter: "cannot hold these results", reason: "the database refuses them each time",
+		},
+		"places that no table takes": {
+			handler: func(ctx context.Context, e audit.Episode) ([]audit.Pair, error) {
+				pairs, err := rehearsed(ctx, e)
+				pairs[0].Action.Step += 1 << 32
+				return pairs, err
+			},
+			calls: 1, state: "dead", letter: "no place of a call", reason: "cut to 32 bits it would be another's",
+		},
 		"passes": {
 			handler: nil, calls: 2, state: "done", reason: "the second try succeeds",
 		},
