@@ -1,8 +1,10 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -107,6 +109,11 @@ func (l *Ledger) ApplyMarks(ctx context.Context, name string) error {
 	if err != nil {
 		return infrastructure(err)
 	}
+	return l.applyMarks(ctx, run)
+}
+
+// applyMarks takes the calls that living marks excuse out of a run's figures.
+func (l *Ledger) applyMarks(ctx context.Context, run int32) error {
 	rows, err := l.pool.Query(ctx, selectMark+` WHERE `+markLives+` AND (k.kind <> 'reference_wrong' OR k.run = $1) ORDER BY k.id`, run)
 	if err != nil {
 		return infrastructure(err)
@@ -204,7 +211,8 @@ func (m member) excused(reason audit.MaskReason, detail string) member {
 	return m
 }
 
-// EndMarks lets the calls of marks that were revoked or have expired count again.
+// EndMarks lets the calls of marks that were revoked or have expired count again,
+// unless another mark excuses them, too.
 func (l *Ledger) EndMarks(ctx context.Context) error {
 	rows, err := l.pool.Query(ctx, `SELECT DISTINCT x.run, k.id, k.kind FROM excused x JOIN mark k ON k.id = x.mark WHERE NOT (`+markLives+`)`)
 	if err != nil {
@@ -225,6 +233,12 @@ func (l *Ledger) EndMarks(ctx context.Context) error {
 		})
 		if err != nil {
 			return infrastructure(err)
+		}
+	}
+	slices.SortFunc(over, func(a, b ended) int { return cmp.Compare(a.Run, b.Run) })
+	for _, e := range slices.CompactFunc(over, func(a, b ended) bool { return a.Run == b.Run }) {
+		if err := l.applyMarks(ctx, e.Run); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -249,6 +263,7 @@ func (l *Ledger) returnMembers(ctx context.Context, tx pgx.Tx, run int32, mark i
 	batch := &pgx.Batch{}
 	batch.Queue(`UPDATE run_pair SET masked = '' WHERE run = $1 AND key = ANY($2)`, run, keys)
 	batch.Queue(`DELETE FROM excused WHERE run = $1 AND key = ANY($2)`, run, keys)
+	batch.Queue(`UPDATE mark_run SET through = '-infinity' WHERE run = $1`, run) // other marks look at them again
 	l.queueMoved(batch, run, sums, -len(members), nil)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("move counters: %w", err)

@@ -141,3 +141,36 @@ func TestMarksOfOneCallAndOfNoise(t *testing.T) {
 	}
 	b.verify(t)
 }
+
+func TestACallOfTwoMarksStaysOutUntilBothEnd(t *testing.T) {
+	t.Parallel()
+	b, pairs := marked(t)
+	before := scoredNow(t, b)
+	p := pick(t, pairs, func(p *audit.Pair) bool { return p.Verdict.Scored() && len(p.Verdict.Differences) > 0 })
+	d := p.Verdict.Differences[0]
+	mark := audit.Mark{
+		Run: b.run, Key: p.Key, Kind: audit.MarkKnownIssue, Environment: p.Environment, Tool: p.Action.Call.Tool,
+		Pattern: d.Pattern, Difference: string(d.Kind), Reason: "ticket 12", Author: "a test",
+	}
+	out, err := b.AddMark(t.Context(), mark)
+	if err != nil || out < 2 {
+		t.Fatalf("excused %d calls, %v", out, err)
+	}
+	mark.Reason = "ticket 13, the same"
+	if again, err := b.AddMark(t.Context(), mark); err != nil || again != 0 {
+		t.Fatalf("excused %d calls again, %v", again, err)
+	}
+	marks, err := b.Marks(t.Context(), 2) // the newest first
+	if err != nil || len(marks) != 2 {
+		t.Fatal(marks, err)
+	}
+	for i, want := range []int{before - out, before} {
+		if err := b.RevokeMark(t.Context(), marks[1-i].ID); err != nil {
+			t.Fatal(err)
+		}
+		if after := scoredNow(t, b); after != want {
+			t.Errorf("after %d of 2 marks ended, %d calls count, want %d", i+1, after, want)
+		}
+		b.verify(t)
+	}
+}
