@@ -15,6 +15,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"understudy/audit"
+	"understudy/web/access"
 )
 
 const (
@@ -56,6 +57,7 @@ func (cfg Config) postEpisodes(c *gin.Context) {
 		cfg.fail(c, fmt.Errorf("stream an episode: %w", err))
 		return
 	}
+	access.Patient(c)
 	ctx, cancel := context.WithCancelCause(c.Request.Context())
 	defer cancel(nil)
 	lines := make(chan []byte, maxWaiting)

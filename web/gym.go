@@ -1,7 +1,6 @@
 package web
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -41,6 +40,7 @@ const (
 	gymSessions = 2000
 	gymIdle     = time.Hour
 	gymCall     = 60 * time.Second
+	maxRollouts = 200_000 // that are aggregated at once: no more than have room
 )
 
 // mountGym serves /gym: what NeMo Gym calls a resources server.
@@ -221,23 +221,25 @@ func (r *gymResponse) text() string {
 // reward its calibration term; else the reward is 1 where all terminal checks of
 // the session's task pass, and 0 where one fails.
 func (g *gym) verify(c *gin.Context) {
-	text, err := readBody(c, audit.MaxScoreBytes)
+	text, err := readBody(c, maxTrainerRequest)
 	if err != nil {
 		g.cfg.fail(c, err)
 		return
 	}
 	var (
-		whole map[string]any
-		req   struct {
+		members map[string]json.RawMessage // answered as they came
+		req     struct {
 			Response   gymResponse     `json:"response"`
 			Understudy json.RawMessage `json:"understudy"`
 		}
 	)
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-	if decoder.Decode(&whole) != nil || json.Unmarshal(text, &req) != nil || whole["response"] == nil {
+	if json.Unmarshal(text, &members) != nil || json.Unmarshal(text, &req) != nil || isNull(members["response"]) {
 		g.cfg.fail(c, invalid("the request is not NeMo Gym's", `send {"responses_create_params", "response", ...}`))
 		return
+	}
+	whole := make(map[string]any, len(members))
+	for name, value := range members {
+		whole[name] = value
 	}
 	if len(req.Understudy) > 0 {
 		err = g.rehearsed(c, req.Understudy, req.Response.text(), whole)
@@ -250,6 +252,8 @@ func (g *gym) verify(c *gin.Context) {
 	}
 	c.JSON(http.StatusOK, whole)
 }
+
+func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
 func (g *gym) rehearsed(c *gin.Context, place json.RawMessage, rehearsal string, into map[string]any) error {
 	l, err := readLabel(place)
@@ -296,6 +300,10 @@ func (g *gym) checked(c *gin.Context, into map[string]any) error {
 func (g *gym) aggregate(c *gin.Context) {
 	text, err := readBody(c, audit.MaxScoreBytes)
 	if err != nil {
+		g.cfg.fail(c, err)
+		return
+	}
+	if err := (audit.Crowd{2: maxRollouts}).Check(text); err != nil {
 		g.cfg.fail(c, err)
 		return
 	}

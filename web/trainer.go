@@ -35,7 +35,7 @@ func readLabel(raw json.RawMessage) (label, error) {
 		raw = json.RawMessage(text)
 	}
 	var l label
-	if err := audit.DecodeStrict(raw, &l); err != nil {
+	if err := audit.DecodePlace(raw, &l); err != nil {
 		return l, &audit.Error{
 			Code: audit.CodeUnprocessable, Message: "the label is no place of an output", Err: err,
 			Hint: `make it the JSON of {"policy", "environment", "start", "history", "call"}`,

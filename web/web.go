@@ -3,10 +3,12 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -44,6 +46,8 @@ type Config struct {
 	Metrics *metric.Set
 	// Tracer makes a span of each request; nil: none.
 	Tracer *tracing.Tracer
+	// BodyTime is how long a body may stop coming; 0 = access.BodyTime.
+	BodyTime time.Duration
 	// Closing is closed when the service begins to stop; nil = never.
 	Closing <-chan struct{}
 }
@@ -56,12 +60,13 @@ func New(cfg Config) http.Handler {
 	}
 	gin.SetMode(gin.ReleaseMode) // its debug mode prints to stdout
 	engine := gin.New()
-	engine.Use(cfg.Metrics.Requests, cfg.Tracer.Requests, gin.CustomRecoveryWithWriter(nil, cfg.panicked)) // a panic is an answer that they see
+	engine.Use(cfg.Metrics.Requests, cfg.Tracer.Requests, gin.CustomRecoveryWithWriter(nil, cfg.panicked), // a panic is an answer that they see
+		access.Body(audit.MaxScoreBytes, cmp.Or(cfg.BodyTime, access.BodyTime), cfg.fail))
 	engine.GET("/healthz", func(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"status": "ok"}) })
 	engine.GET("/version", func(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"version": cfg.Version}) })
 	engine.GET("/readyz", cfg.readyz)
 	cfg.Scorer = cfg.scorer()
-	engine.Use(access.Body(audit.MaxScoreBytes, cfg.fail), cfg.noEndpoint, cfg.Guard.Identify(cfg.fail), cfg.Guard.Limit(cfg.fail))
+	engine.Use(cfg.noEndpoint, cfg.Guard.Identify(cfg.fail), cfg.Guard.Limit(cfg.fail))
 	read, write := cfg.api(engine)
 	write.POST("/gates", cfg.postGate)
 	read.GET("/gates", cfg.getGates)
