@@ -19,7 +19,7 @@ deps: ## install what is missing (PostgreSQL, Python, Chromium, a C compiler for
 	@.ci/deps
 
 demo: deps ## start everything and run the demonstration
-	@echo "building bin/understudy; the first time this compiles every dependency (5 minutes of processor time)"
+	@echo "building bin/understudy; the first time this compiles every dependency (a minute and a half on two quiet cores)"
 	@$(MAKE) --no-print-directory build
 	bin/understudy demo
 

@@ -105,3 +105,6 @@ func DeviceMemory(name string) (bytes int64, text string) {
 func RefusePlan(p train.Plan, free int64) error {
 	return cardPlan{Plan: p, products: gpu.BF16}.refuse(free, "cuda")
 }
+
+// ErrInterrupted is the cause of a context that a signal ended.
+func ErrInterrupted() error { return errInterrupted }

@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"context"
 	"errors"
 	"net/url"
 	"os"
@@ -13,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	main "understudy/cmd/understudy"
 )
 
 // TestBadInput is the list of what people get wrong: each gets one clear line, a
@@ -69,6 +72,21 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("%s: got %v, %v in the folder, want nothing half-made", test.reason, entries, err)
 			}
 		})
+	}
+}
+
+// Who types Ctrl-C is told that, and not at which step a context ended; what failed
+// for a reason of its own is told as ever.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(main.ErrInterrupted())
+	env := map[string]string{"UNDERSTUDY_DATABASE_URL": postgres.URL(t), "UNDERSTUDY_LOG_LEVEL": "warn"}
+	if status, _, stderr := main.Invoke(ctx, env, "", "verify"); status != 4 || stderr != "understudy: interrupted\n" {
+		t.Errorf("got status %d and %q, want 4 and that it was interrupted", status, stderr)
+	}
+	if status, _, stderr := main.Invoke(ctx, env, "", "verfy"); status != 3 || !strings.Contains(stderr, "did you mean verify?") {
+		t.Errorf("got status %d and %q, want the command that was meant", status, stderr)
 	}
 }
 

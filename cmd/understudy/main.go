@@ -84,9 +84,18 @@ func execute(ctx context.Context, args []string, sys surroundings) int {
 		return exitOK
 	}
 	if _, decided := errors.AsType[*gateError](err); err != nil && !decided { // a gate's verdict is printed already, last of all
-		report(sys.stderr, err)
+		report(sys.stderr, interrupted(ctx, err))
 	}
 	return exitStatus(err)
+}
+
+// interrupted is what to say of an error: where a signal ended the work, that, and
+// not at which of its steps. What failed for another reason meanwhile is kept.
+func interrupted(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), errInterrupted) && (errors.Is(err, context.Canceled) || errors.Is(err, errInterrupted)) {
+		return errInterrupted
+	}
+	return err
 }
 
 // report prints an error for people: what is wrong, and what to do.
