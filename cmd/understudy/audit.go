@@ -41,6 +41,9 @@ func auditRun(ctx context.Context, inv *invocation, a auditFlags) (err error) {
 	if err := a.validate(); err != nil {
 		return err
 	}
+	if err := a.live.validate(); err != nil {
+		return err
+	}
 	rehearsing, err := a.policy.open(ctx, inv)
 	if err != nil {
 		return err
@@ -113,13 +116,17 @@ func (p *pipeline) waitFor(ctx context.Context, inv *invocation, run string, don
 	for state.Open > 0 {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("audit of run %s: %w; `understudy audit --run %s` goes on from here", run, context.Cause(ctx), run)
+			return leftOff(ctx, run)
 		case err := <-done:
 			done <- nil
 			return fmt.Errorf("the pipeline ended early: %w", err)
 		case <-ticker.C:
 		}
-		if state, err = p.ledger.RunByName(ctx, run); err != nil {
+		state, err = p.ledger.RunByName(ctx, run)
+		switch {
+		case ctx.Err() != nil:
+			return leftOff(ctx, run)
+		case err != nil:
 			return err
 		}
 		progress.add(state.Results - seen)
@@ -130,4 +137,9 @@ func (p *pipeline) waitFor(ctx context.Context, inv *invocation, run string, don
 	}
 	inv.log.InfoContext(ctx, "run is complete", slog.String("run", run), slog.Int("results", state.Results), slog.Int("dead", state.Dead))
 	return err
+}
+
+// leftOff says how an audit that ctx ended is gone on with.
+func leftOff(ctx context.Context, run string) error {
+	return fmt.Errorf("audit of run %s: %w; `understudy audit --run %s` goes on from here", run, context.Cause(ctx), run)
 }

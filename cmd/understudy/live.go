@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,6 +27,15 @@ func (f *liveFlags) register(fs *flag.FlagSet) {
 
 // wanted reports whether a policy is to be audited live.
 func (f liveFlags) wanted(p policyFlags) bool { return p.given() || f.tasks > 0 || f.canaries > 0 }
+
+// validate refuses what no audit could be made of.
+func (f liveFlags) validate() error {
+	if f.tasks < 0 || f.canaries < 0 {
+		return usageError(fmt.Sprintf("--tasks %d, --canaries %d: neither may be negative", f.tasks, f.canaries), "without either, a policy meets "+
+			strconv.Itoa(defaultTasks)+" tasks and "+strconv.Itoa(defaultCanaries)+" canaries")
+	}
+	return nil
+}
 
 // defaultLive is how many tasks and canaries a policy meets when nothing is said.
 const (

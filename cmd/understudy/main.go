@@ -89,13 +89,18 @@ func execute(ctx context.Context, args []string, sys surroundings) int {
 	return exitStatus(err)
 }
 
-// interrupted is what to say of an error: where a signal ended the work, that, and
-// not at which of its steps. What failed for another reason meanwhile is kept.
+// interrupted is what to say of an error: where a signal ended the work, that first,
+// and no remedy. At which step a context ended is nobody's concern; what else was
+// wrong is.
 func interrupted(ctx context.Context, err error) error {
-	if errors.Is(context.Cause(ctx), errInterrupted) && (errors.Is(err, context.Canceled) || errors.Is(err, errInterrupted)) {
+	switch {
+	case !errors.Is(context.Cause(ctx), errInterrupted) || errors.Is(err, errInterrupted):
+		return err // the latter says itself what it was, and how to go on
+	case errors.Is(err, context.Canceled):
 		return errInterrupted
+	default:
+		return errors.New("interrupted: " + err.Error())
 	}
-	return err
 }
 
 // report prints an error for people: what is wrong, and what to do.

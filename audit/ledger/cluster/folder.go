@@ -110,6 +110,9 @@ func (c *Cluster) initdb(ctx context.Context) error {
 	cmd := c.owner.command(ctx, c.cfg.Dir, c.server.path("initdb"), args...)
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := run(ctx, cmd); err != nil {
+		if ctx.Err() != nil {
+			return errors.Join(context.Cause(ctx), os.RemoveAll(fresh))
+		}
 		return errors.Join(&audit.Error{
 			Code: audit.CodeInfrastructure, Err: err,
 			Message: "initdb could not make a cluster in " + c.cfg.Dir + ": " + lastLine(said.Bytes(), "error", "FATAL"),
