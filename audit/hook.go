@@ -236,7 +236,7 @@ func (h *Hook) begin(ctx context.Context, batch ScoreBatch, outputs []*scoring, 
 	h.jobs[id] = job
 	h.working.Go(func() {
 		defer job.stop(nil)
-		job.err = h.settle(ctx, job)
+		job.err = contain("the audit of a batch", func() error { return h.settle(ctx, job) })
 		h.mu.Lock()
 		delete(h.jobs, id)
 		h.mu.Unlock()

@@ -32,15 +32,18 @@ func (p *payroll) judged(outputs ...*scoring) {
 	}
 	p.mu.Unlock()
 	if due != nil {
-		p.group.Go(func() error { return p.pay(due) })
+		p.hand(due)
 	}
+}
+
+func (p *payroll) hand(due []*scoring) {
+	p.group.Go(func() error { return contain("the payment of rewards", func() error { return p.pay(due) }) })
 }
 
 // end pays the rest, unless the work was broken off, and waits.
 func (p *payroll) end(whole bool) error {
 	if whole && len(p.ready) > 0 {
-		due := p.ready
-		p.group.Go(func() error { return p.pay(due) })
+		p.hand(p.ready)
 	}
 	return p.group.Wait()
 }

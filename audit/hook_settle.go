@@ -309,7 +309,7 @@ func (w *settlement) run(ctx context.Context, outputs []*scoring) error {
 	pay.judged(unsettled...)
 	for _, t := range w.places {
 		walker := &walk{auditor: w.hook.auditor, tree: t, states: w.hook.states, group: hands, judged: pay.judged}
-		hands.Go(func() error { return walker.run(working) })
+		hands.Go(func() error { return contain("the audit of outputs", func() error { return walker.run(working) }) })
 	}
 	err := hands.Wait()
 	if paid := pay.end(err == nil); err == nil {

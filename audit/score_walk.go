@@ -39,11 +39,17 @@ func (w *walk) run(ctx context.Context) error {
 	for _, s := range starts {
 		if failed != nil {
 			s.at.close()
-		} else if !w.group.TryGo(func() error { return w.visit(ctx, s.node, s.at) }) {
+		} else if !w.hand(func() error { return w.visit(ctx, s.node, s.at) }) {
 			failed = w.visit(ctx, s.node, s.at)
 		}
 	}
 	return failed
+}
+
+// hand has a free hand do the work. Its panic is an error: the other hands' work
+// stands, and so does the process.
+func (w *walk) hand(work func() error) bool {
+	return w.group.TryGo(func() error { return contain("the audit of outputs", work) })
 }
 
 // start is a node whose state is at hand.
@@ -97,7 +103,9 @@ func (w *walk) resume(ctx context.Context, n *scoreNode) *Place {
 func (w *walk) open(ctx context.Context, n *scoreNode) (*Place, error) {
 	at := *w.tree.place
 	at.ids = at.ids.Clone()
-	err := at.meter.run(ctx, at.auditor.config.CallTimeout, func(ctx context.Context) error { return at.openSessions(ctx, nil) })
+	err := at.meter.run(ctx, at.auditor.config.CallTimeout, func(ctx context.Context) error {
+		return contain("the sandbox", func() error { return at.openSessions(ctx, nil) })
+	})
 	if err != nil {
 		at.close()
 		if ctx.Err() != nil {
@@ -176,7 +184,7 @@ func (w *walk) visit(ctx context.Context, n *scoreNode, at *Place) error {
 				return err
 			}
 		}
-		if here != at && i < len(n.actions)-1 && w.group.TryGo(func() error { return w.act(ctx, a, here) }) {
+		if here != at && i < len(n.actions)-1 && w.hand(func() error { return w.act(ctx, a, here) }) {
 			continue
 		}
 		if err := w.act(ctx, a, here); err != nil {
@@ -208,7 +216,11 @@ func (w *walk) branch(ctx context.Context, n *scoreNode, at *Place) (*Place, err
 	if !at.forkable() {
 		return w.open(ctx, n)
 	}
-	session, err := at.session.(Forker).Fork(ctx)
+	var session Session
+	err := contain("the sandbox", func() (err error) {
+		session, err = at.session.(Forker).Fork(ctx)
+		return err
+	})
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -258,6 +270,9 @@ func (w *walk) act(ctx context.Context, a *scoreAction, at *Place) error {
 			w.advance(here, n, &seen)
 		}
 		if err := w.visit(ctx, n, here); err != nil {
+			if here != at {
+				at.close()
+			}
 			return err
 		}
 	}
@@ -324,9 +339,11 @@ func (w *walk) check(ctx context.Context, a *scoreAction, at *Place) error {
 		return nil
 	}
 	var result CheckResult
-	err := at.meter.run(ctx, w.auditor.config.CallTimeout, func(ctx context.Context) (err error) {
-		result, err = checker.Check(ctx, at.episode.Start.Task)
-		return err
+	err := at.meter.run(ctx, w.auditor.config.CallTimeout, func(ctx context.Context) error {
+		return contain("the sandbox", func() (err error) {
+			result, err = checker.Check(ctx, at.episode.Start.Task)
+			return err
+		})
 	})
 	if err != nil {
 		if ctx.Err() != nil {
