@@ -54,13 +54,13 @@ func ParseAct(text string) Act {
 // Said is what the output says beside its calls: the reply, and the blocks that no call
 // was made of, so that who reads the conversation sees what was written.
 func (a *Act) Said() string {
-	said := a.Reply
+	said := []string{a.Reply}
 	for _, block := range a.Blocks {
 		if block.Calls == 0 {
-			said += "\n<tool_call>" + block.Text + "</tool_call>"
+			said = append(said, "<tool_call>"+block.Text+"</tool_call>")
 		}
 	}
-	return strings.TrimLeft(said, "\n")
+	return strings.TrimLeft(strings.Join(said, "\n"), "\n")
 }
 
 // readBlock adds the calls of one block, and the block itself when it deviates.

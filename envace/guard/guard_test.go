@@ -182,8 +182,11 @@ func TestJournalByHand(t *testing.T) {
 		}
 	}
 	for _, wrong := range []guard.Entry{
-		{Execution: "e", Index: 1, Phase: guard.Answered}, {Execution: "e", Index: -1, Phase: guard.Answered},
-		{Execution: "e", Index: 2, Phase: guard.Decided, Call: &pay, Decision: &guard.Decision{}}, {Execution: "e", Index: 1, Phase: guard.Decided}, {Execution: "e"},
+		{Execution: "e", Index: 1, Phase: guard.Answered},
+		{Execution: "e", Index: -1, Phase: guard.Answered},
+		{Execution: "e", Index: 2, Phase: guard.Decided, Call: &pay, Decision: &guard.Decision{}},
+		{Execution: "e", Index: 1, Phase: guard.Decided},
+		{Execution: "e"},
 	} {
 		g, err := guard.New(guard.Config{Tools: tools(), Journal: journalOf(wrong)})
 		if err != nil {

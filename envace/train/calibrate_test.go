@@ -33,9 +33,11 @@ func rehearsed() *envace.Trajectory {
 	}
 	t := &envace.Trajectory{Transcript: envace.Transcript{Task: audit.Task{ID: "t"}}, Stop: envace.StopDone, Dropped: 1}
 	t.Items = []envace.Item{
-		{Act: act("a", "b")}, {Answer: answer("a", `{"x":1}`, `[]`)},
+		{Act: act("a", "b")},
+		{Answer: answer("a", `{"x":1}`, `[]`)},
 		{Answer: &envace.Answer{Call: call("b"), Raw: []byte(`{"error":{}}`), Dropped: true}},
-		{Act: act("c")}, {Answer: answer("c", `{}`, "")},
+		{Act: act("c")},
+		{Answer: answer("c", `{}`, "")},
 	}
 	return t
 }
