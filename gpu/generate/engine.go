@@ -240,7 +240,7 @@ func (e *Engine) check(r *Request) error {
 		}
 	}
 	total := len(r.Prompt) + r.Max
-	if total > e.config.Context {
+	if r.Max > e.config.Context-len(r.Prompt) { // total may be beyond an int
 		return fmt.Errorf("%d prompt and up to %d new tokens: the limit is %d together: %w", len(r.Prompt), r.Max, e.config.Context, ErrContext)
 	}
 	if need := spanned(0, total); need > e.pages {

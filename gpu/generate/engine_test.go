@@ -268,6 +268,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{func(r *generate.Request) { r.Max = 60 }, generate.ErrBudget, "5 KV pages", "more pages than there are"},
 		{func(r *generate.Request) { r.Max = 95 }, generate.ErrContext, "100 together", "more tokens than the context"},
+		{func(r *generate.Request) { r.Max = math.MaxInt }, generate.ErrContext, "100 together", "more than can be counted with the prompt"},
 		{func(r *generate.Request) { r.Prompt = nil }, nil, "prompt is empty", "no prompt"},
 		{func(r *generate.Request) { r.Prompt = []int32{5, 300} }, nil, "token 1 is 300", "no such token"},
 		{func(r *generate.Request) { r.Max = 0 }, nil, "max tokens is 0", "nothing to do"},
