@@ -225,7 +225,8 @@ func majority(values []json.RawMessage) json.RawMessage {
 	var out bytes.Buffer
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
 		if 2*len(fields[key]) > len(objects) {
-			fmt.Fprintf(&out, ",%q:%s", key, majority(fields[key]))
+			name, _ := json.Marshal(key) // a string
+			fmt.Fprintf(&out, ",%s:%s", name, majority(fields[key]))
 		}
 	}
 	if out.Len() == 0 {

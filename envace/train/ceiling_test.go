@@ -81,3 +81,13 @@ func TestBayesCeilingOfACoin(t *testing.T) {
 		t.Errorf("an environment that believes nothing: %v", err)
 	}
 }
+
+func TestMajorityIsJSON(t *testing.T) {
+	t.Parallel()
+	for _, value := range []string{`{"a":1,"b":[true]}`, `{"\u0001\u007f é\"":{"x":null}}`, `[]`, `{}`} {
+		same := json.RawMessage(value)
+		if got := train.Majority(same, same, json.RawMessage(`7`)); !json.Valid(got) {
+			t.Errorf("most say %s, the majority is %s, no JSON", value, got)
+		}
+	}
+}

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 
+	"understudy/audit"
 	"understudy/envace"
+	"understudy/envace/grpo"
 	"understudy/gpu"
 )
 
@@ -135,3 +137,13 @@ func Calibrated(ctx context.Context, c Config, trajectory *envace.Trajectory, gr
 func Fetched(ctx context.Context, farm Farm, dir string) (string, error) {
 	return (&hand{farm: farm, dir: dir}).fetch(ctx, "version")
 }
+
+// UpdateMetrics are those of one update, with a reference policy or without.
+func UpdateMetrics(anchored bool) []audit.Metric {
+	m := &meter{}
+	m.learned(learned{Part: grpo.Part{Tokens: 1}, anchored: anchored})
+	return m.metrics(1)
+}
+
+// Majority merges JSON values as the oracle of the ceiling does.
+func Majority(values ...json.RawMessage) json.RawMessage { return majority(values) }

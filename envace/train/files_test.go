@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -82,5 +83,16 @@ func TestEvents(t *testing.T) {
 		"2300000000000000b09f7743090000000000408f4010ac022a150a130a0c72656865617273652f667372150000803ef33695c5"
 	if hex.EncodeToString(got) != want {
 		t.Errorf("got  %x\nwant %s", got, want)
+	}
+}
+
+// A KL that was not measured is no KL of 0.
+func TestKLIsMeasuredOrAbsent(t *testing.T) {
+	t.Parallel()
+	for _, anchored := range []bool{false, true} {
+		told := slices.ContainsFunc(train.UpdateMetrics(anchored), func(m audit.Metric) bool { return m.Name == "kl" })
+		if told != anchored {
+			t.Errorf("with a reference policy: %v; kl among the metrics: %v", anchored, told)
+		}
 	}
 }

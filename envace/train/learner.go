@@ -122,15 +122,16 @@ func (l *learner) newBatch(micros []micro, outputs []*envace.Output, advantages 
 type learned struct {
 	grpo.Part
 	gpu.Update
-	fast    bool                         // the rollouts were scored again
-	gap     float64                      // then the largest difference of log-probabilities, scored less sampled
-	entropy map[audit.PolicyRole]float64 // mean over the role's tokens
-	tokens  map[audit.PolicyRole]int
+	anchored bool                         // a reference policy was scored: the KL is measured
+	fast     bool                         // the rollouts were scored again
+	gap      float64                      // then the largest difference of log-probabilities, scored less sampled
+	entropy  map[audit.PolicyRole]float64 // mean over the role's tokens
+	tokens   map[audit.PolicyRole]int
 }
 
 // update moves the parameters by a batch, in micro-batches.
 func (l *learner) update(b *batch) (learned, error) {
-	seen := learned{fast: l.model.Device().Mode() == gpu.Fast, entropy: map[audit.PolicyRole]float64{}, tokens: map[audit.PolicyRole]int{}}
+	seen := learned{anchored: l.reference != nil, fast: l.model.Device().Mode() == gpu.Fast, entropy: map[audit.PolicyRole]float64{}, tokens: map[audit.PolicyRole]int{}}
 	tokens := 0
 	for _, m := range b.micros {
 		tokens += len(m.Targets)

@@ -95,7 +95,9 @@ func (m *meter) learned(l learned) {
 		m.add("sampling_gap", audit.WholePolicy, l.gap)
 		m.add("importance_weight", audit.WholePolicy, l.Weight/n)
 	}
-	m.add("kl", audit.WholePolicy, l.KL/n)
+	if l.anchored {
+		m.add("kl", audit.WholePolicy, l.KL/n)
+	}
 	m.add("gradient_norm", audit.WholePolicy, l.Norm)
 	m.add("learning_rate", audit.WholePolicy, l.Rate)
 	m.add(metricTokens, audit.WholePolicy, n)
