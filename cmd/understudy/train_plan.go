@@ -92,7 +92,11 @@ func (c cardPlan) lowered(whole int64) string {
 	}
 	try("gradient_checkpoints: true", func(p *cardPlan) { p.Trainer.Checkpoint = true })
 	try("optimizer.moments: bfloat16", func(p *cardPlan) { p.Moments = gpu.BF16 })
-	try("half of micro_tokens", func(p *cardPlan) { p.Trainer.Tokens, p.Trainer.Expanded = p.Trainer.Tokens/2, p.Trainer.Expanded/2 })
+	half := "half of micro_tokens"
+	if c.Trainer.Tokens/2 < c.Longest { // a micro-batch holds the longest row
+		half += ", with prompt_tokens and response_tokens of half their length (other rollouts),"
+	}
+	try(half, func(p *cardPlan) { p.Trainer.Tokens, p.Trainer.Expanded = p.Trainer.Tokens/2, p.Trainer.Expanded/2 })
 	try("half of --kv-memory", func(p *cardPlan) { p.Rollouts.Pages /= 2 })
 	try("kl: 0 (another objective)", func(p *cardPlan) { p.Reference = false })
 	return "lower one of these: " + strings.Join(changes, "; ")

@@ -72,6 +72,7 @@ type Plan struct {
 	Trainer   gpu.TrainerConfig
 	Moments   gpu.DType
 	Rollouts  gpu.RunnerConfig
+	Longest   int       // most tokens of a row
 	Reference bool      // the policy before the training is scored beside it, for the KL term
 	Stored    gpu.DType // its type
 }
@@ -82,7 +83,7 @@ func (c Config) Plan(set audit.PolicyRole, model gpu.Config, stored gpu.DType) (
 	how := c.learning()
 	rollouts, err := how.generator.Runner(model)
 	return Plan{
-		Set: set, Model: model, Trainer: how.trainer, Moments: how.optimizer.Moments, Rollouts: rollouts,
+		Set: set, Model: model, Trainer: how.trainer, Moments: how.optimizer.Moments, Rollouts: rollouts, Longest: c.Recipe.longestRow(),
 		Reference: c.Recipe.Loss.KL != 0, Stored: stored,
 	}, err
 }
