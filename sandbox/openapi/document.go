@@ -262,20 +262,24 @@ func (d *document) resolve(schema any) any {
 }
 
 // schema is an OpenAPI schema as JSON Schema 2020-12: references go to $defs, and
-// what only version 3.0 says is said anew.
+// what only version 3.0 says is said anew. Names of properties are no keywords,
+// whatever they are, and values are no schemas.
 func (d *document) schema(node any) any {
 	switch node := node.(type) {
 	case map[string]any:
 		out := make(map[string]any, len(node))
 		for name, child := range node {
-			if at, ok := child.(string); ok && name == "$ref" {
+			switch at, text := child.(string); {
+			case text && name == "$ref":
 				out[name] = strings.Replace(at, schemaRef, "#/$defs/", 1)
-				continue
+			case slices.Contains([]string{"example", "examples", "discriminator", "xml", "externalDocs"}, name):
+			case slices.Contains([]string{"enum", "const", "default"}, name):
+				out[name] = child
+			case slices.Contains([]string{"properties", "patternProperties", "dependentSchemas"}, name):
+				out[name] = d.named(child)
+			default:
+				out[name] = d.schema(child)
 			}
-			if slices.Contains([]string{"example", "examples", "discriminator", "xml", "externalDocs"}, name) {
-				continue
-			}
-			out[name] = d.schema(child)
 		}
 		modernise(out)
 		return out
@@ -289,6 +293,19 @@ func (d *document) schema(node any) any {
 		return map[string]any{}
 	}
 	return node
+}
+
+// named are schemas by the names of what they describe.
+func (d *document) named(node any) any {
+	schemas, ok := node.(map[string]any)
+	if !ok {
+		return node
+	}
+	out := make(map[string]any, len(schemas))
+	for name, schema := range schemas {
+		out[name] = d.schema(schema)
+	}
+	return out
 }
 
 // modernise says nullable and the Boolean bounds of OpenAPI 3.0 as 2020-12 does.

@@ -113,7 +113,11 @@ func (op operation) request(arguments json.RawMessage) (path string, header http
 		}
 		switch p.In {
 		case "path":
-			path = strings.ReplaceAll(path, "{"+p.Name+"}", url.PathEscape(strings.Join(values, ",")))
+			at := strings.Join(values, ",")
+			if leadsElsewhere(at) {
+				return "", nil, nil, fmt.Errorf("%s: %q in a path asks another address than the tool's", p.Name, at)
+			}
+			path = strings.ReplaceAll(path, "{"+p.Name+"}", url.PathEscape(at))
 		case "header":
 			header.Set(p.Name, strings.Join(values, ","))
 		case "cookie":
@@ -133,6 +137,15 @@ func (op operation) request(arguments json.RawMessage) (path string, header http
 		header.Set("Content-Type", mediaForm)
 	}
 	return path, header, body, err
+}
+
+// leadsElsewhere reports whether a value would make a path another one: nothing,
+// and dots that servers and proxies resolve, escaped or not (RFC 3986, 6.2.2.3).
+// What lies beside a tool's operation is not the policy's to call.
+func leadsElsewhere(value string) bool {
+	return value == "" || slices.ContainsFunc(strings.FieldsFunc(value, func(r rune) bool { return r == '/' || r == '\\' }), func(part string) bool {
+		return part == "." || part == ".."
+	})
 }
 
 // encode makes the body of what is left of the arguments, digit for digit.

@@ -62,6 +62,14 @@ components:
         title: {type: string}
         cost: {type: number, nullable: true}
         parent: {$ref: "#/components/schemas/Ticket"}
+        label:
+          type: object
+          required: [example]
+          additionalProperties: false
+          properties:
+            example: {type: string}
+            nullable: {type: boolean}
+            size: {enum: [small, null], default: null}
 `
 
 // desk is the backend: a set of tickets for each session.
@@ -221,6 +229,12 @@ func TestAnswersOfEveryKind(t *testing.T) {
 	}{
 		{call("get_ticket", `{"ticket":"t1"}`), audit.StatusOK, "", `{"title":"Lamp","cost":9007199254740993}`, "every digit"},
 		{call("get_ticket", `{"ticket":"a/b?c"}`), audit.StatusRefused, audit.NotFound, `{"body":{"detail":"no such ticket"},"status":404}`, "a path argument is escaped, and 404 is an answer"},
+		{call("get_ticket", `{"ticket":".."}`), audit.StatusInvalid, audit.SchemaInvalid, ``, "the address above, which no escape hides"},
+		{call("get_ticket", `{"ticket":"../break"}`), audit.StatusInvalid, audit.SchemaInvalid, ``, "servers that unescape first would go there"},
+		{call("close_ticket", `{"ticket":""}`), audit.StatusInvalid, audit.SchemaInvalid, ``, "the address of all tickets"},
+		{call("get_ticket", `{"ticket":"..a"}`), audit.StatusRefused, audit.NotFound, ``, "dots in a name are a name"},
+		{call("open_ticket", `{"title":"Box","label":{"example":"x","nullable":true,"size":null}}`), audit.StatusOK, "", `{"id":"t2"}`, "properties that are named as keywords, null among the values"},
+		{call("open_ticket", `{"title":"Box","label":{"example":"x","size":"large"}}`), audit.StatusInvalid, audit.SchemaInvalid, ``, "the values are those of the enum"},
 		{call("find_tickets", `{"tag":["a","b"],"X-Limit":5}`), audit.StatusOK, "", `{"ids":["t1"],"limit":"5","tags":["a","b"]}`, "a list in the query, a number in a header"},
 		{call("find_tickets", `{"X-Limit":0}`), audit.StatusInvalid, audit.SchemaInvalid, "", "a Boolean exclusiveMinimum of OpenAPI 3.0 holds"},
 		{call("open_ticket", `{"title":"Chair","cost":null,"parent":{"title":"Room"}}`), audit.StatusOK, "", `{"id":"t2"}`, "nullable, and a schema that refers to itself"},

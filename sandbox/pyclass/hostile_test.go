@@ -45,6 +45,26 @@ class Evil:
             os._exit(0)
         return {"success": True}
 
+    def shared(self):
+        import mmap
+        return {"success": True, "data": len(mmap.mmap(-1, 8 << 30))}
+
+    def processes(self):
+        import resource
+        return {"success": True, "data": resource.getrlimit(resource.RLIMIT_NPROC)[1] <= 4096}
+
+    def chatter(self):
+        os.write(1, b'{"id": 1, "ok": {}}\n')
+        os.system("echo so do programs")
+        self.n += 1
+        return {"success": True, "data": self.n}
+
+    def ask(self):
+        return {"success": True, "data": input()}
+
+    def leave(self):
+        sys.exit(3)
+
     def descriptors(self):
         return {"success": True, "data": [os.readlink("/proc/self/fd/" + fd) for fd in os.listdir("/proc/self/fd") if os.path.exists("/proc/self/fd/" + fd) and int(fd) > 2]}
 `
@@ -84,6 +104,40 @@ func TestHostileClass(t *testing.T) {
 	for tool, args := range map[string]string{"secret": `{}`, "parent": fmt.Sprintf(`{"pid":"%d"}`, os.Getpid()), "resolve": `{}`} {
 		if seen := call(t, s, tool, args); seen.Status == audit.StatusOK {
 			t.Errorf("%s: %s (%s)", tool, seen.Raw, holds)
+		}
+	}
+}
+
+// TestClassThatDisturbs lets a class do by accident what would cost a verdict, or
+// the sessions beside it: it prints and asks where the protocol was, leaves, and
+// takes memory that is no data.
+func TestClassThatDisturbs(t *testing.T) {
+	t.Parallel()
+	_, s := open(t, pyclass.Spec{
+		Name: "evil", Kind: pyclass.EnvScaler, Class: "Evil", Source: hostileClass,
+		Tools:  tools("chatter", "ask", "leave", "shared", "processes"),
+		Config: json.RawMessage(`{}`), Timeout: 5 * time.Minute, Memory: 256,
+	})
+	for i, row := range []struct {
+		tool   string
+		status audit.Status
+		said   string
+		reason string
+	}{
+		{"chatter", audit.StatusOK, `{"success": true, "data": 1}`, "what it prints is no reply"},
+		{"ask", audit.StatusFault, "EOFError", "nobody is there to answer, and no request is lost"},
+		{"leave", audit.StatusFault, "SystemExit", "it ends its call, not the runner"},
+		{"shared", audit.StatusFault, "Cannot allocate memory", "shared memory is memory"},
+		{"processes", audit.StatusOK, "true", "processes are counted"},
+		{"chatter", audit.StatusOK, `{"success": true, "data": 2}`, "the instance is still there"},
+	} {
+		seen := call(t, s, row.tool, `{}`)
+		said := string(seen.Raw)
+		if seen.Error != nil {
+			said += seen.Error.Message
+		}
+		if seen.Status != row.status || !strings.Contains(said, row.said) {
+			t.Errorf("%d. %s: got %s %s, want %s with %q: %s", i, row.tool, seen.Status, said, row.status, row.said, row.reason)
 		}
 	}
 }

@@ -337,8 +337,8 @@ func TestForgedChecks(t *testing.T) {
 	t.Parallel()
 	spec := library(t)
 	spec.Tasks[0].Checks = []string{
-		"import os, sys\ndef check_func(final_state):\n    frame = sys._getframe()\n    while 'request' not in frame.f_locals or 'id' not in frame.f_locals['request']:\n        frame = frame.f_back\n" +
-			"    os.write(1, b'{\"id\": %d, \"ok\": {\"results\": []}}\\n' % frame.f_locals['request']['id'])\n    os._exit(0)",
+		"import os, sys\ndef check_func(final_state):\n    frame = sys._getframe()\n    while 'replies' not in frame.f_locals:\n        frame = frame.f_back\n" +
+			"    os.write(frame.f_locals['replies'].fileno(), b'{\"id\": %d, \"ok\": {\"results\": []}}\\n' % frame.f_locals['request']['id'])\n    os._exit(0)",
 	}
 	env, _ := open(t, spec)
 	s := session(t, env, audit.Start{Task: "t1"})

@@ -27,9 +27,18 @@ class Fault(Exception):
     """What the environment, not the caller, did wrong."""
 
 
+MOST_PROCESSES = 4096  # of the runner's user: a fork bomb ends before the machine's numbers do
+
+
 def limit_resources(megabytes):
-    """The jail that is always there: memory, no core, no writing to files."""
+    """The jail that is always there: memory, processes, no core, no writing to files."""
     resource.setrlimit(resource.RLIMIT_DATA, (megabytes << 20, megabytes << 20))
+    # Shared memory is no data: the whole address space bounds it, with room for libraries and arenas.
+    space = (4 * megabytes + 1024) << 20
+    resource.setrlimit(resource.RLIMIT_AS, (space, space))
+    _, most = resource.getrlimit(resource.RLIMIT_NPROC)
+    most = MOST_PROCESSES if most == resource.RLIM_INFINITY else min(most, MOST_PROCESSES)
+    resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
@@ -255,7 +264,7 @@ class Session:
         kind = self.environment.kind
         try:
             value = getattr(self.instances[owner], tool)(**arguments)
-        except Exception as error:  # the class is not ours: whatever it raises is data
+        except BaseException as error:  # the class is not ours: whatever it raises is data
             if kind == "tau2" and isinstance(error, ValueError):
                 return {"status": "refused", "raw": "Error: %s" % error, "message": str(error)}
             # The instance may be half changed: the caller rebuilds it.
@@ -353,7 +362,7 @@ class Runner:
             try:
                 exec(compile(source, "check.py", "exec"), scope)
                 results.append(scope["check_func"](json.loads(request["final"])) is True)
-            except Exception:
+            except BaseException:
                 results.append(False)
         return {"results": results}
 
@@ -364,17 +373,29 @@ class Runner:
         return session
 
 
+def take_channel():
+    """Requests and replies, moved away from stdin and stdout: what a class asks for
+    there finds nothing, and what it or its programs print goes to the log."""
+    requests, replies = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    return requests, replies
+
+
 def main():
     limit_resources(int(sys.argv[1]))
-    replies, sys.stdout = sys.stdout, sys.stderr  # what a class prints is no reply
+    requests, replies = take_channel()
     freeze_clock()
     runner = Runner()
-    for line in sys.stdin:
+    for line in requests:
         request = json.loads(line)
         reply = {"id": request["id"]}
         try:
             reply["ok"] = getattr(runner, request["op"])(request)
-        except Exception as error:
+        except BaseException as error:  # SystemExit too: a class that leaves takes no other session along
             reply["fault"] = "%s: %s" % (type(error).__name__, error) if not isinstance(error, Fault) else str(error)
         replies.write(json.dumps(reply, ensure_ascii=True) + "\n")
         replies.flush()
