@@ -26,7 +26,7 @@ func devices(t *testing.T) []gpu.Device {
 // emulated is the CUDA device on its emulator, or on this machine's card (UNDERSTUDY_CUDA=driver).
 func emulated(t *testing.T, o cuda.Options) *cuda.Device {
 	t.Helper()
-	o.Libraries = emulator.Folders(t, emulator.Ascending)
+	o.Libraries, o.Sources = emulator.Folders(t, emulator.Ascending), emulator.Sources()
 	d, err := cuda.New(o)
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ func BenchmarkCard(b *testing.B) {
 	if names[0] == "" {
 		names = []string{"0.6B", "1.7B", "4B", "8B"}
 	}
-	o := cuda.Options{Mode: gpu.Fast, Products: gpu.BF16}
+	o := cuda.Options{Mode: gpu.Fast, Products: gpu.BF16, Sources: emulator.Sources()}
 	if names[0] == "tiny" {
 		folder, err := emulator.Build(b.Context(), emulator.Ascending)
 		if err != nil {

@@ -25,6 +25,9 @@ type Options struct {
 	Warn func(text string)
 	// Libraries are folders to look for the driver and cuBLASLt in, before all others.
 	Libraries []string
+	// Sources is a folder of kernels (gpu/cuda/kernels) that NVRTC compiles for the card at hand, where
+	// this build's PTX would be loaded: for developers.
+	Sources string
 	// NoGraphs launches every kernel by itself: for debugging.
 	NoGraphs bool
 }
@@ -116,7 +119,7 @@ func (d *Device) setUp() error {
 		return err
 	}
 	t.graphs = graphs{seed: maphash.MakeSeed(), seen: map[uint64]bool{}, kept: map[uint64]*graph{}, names: map[uint64]string{}, off: d.NoGraphs}
-	if err := d.load(); err != nil {
+	if err := d.load(card); err != nil {
 		return err
 	}
 	return d.host.open(t.driver)
@@ -157,9 +160,15 @@ func (t *thread) leave() {
 }
 
 // load gives the kernels to the driver, which translates them for the card.
-func (d *Device) load() error {
-	t := d.thread
-	for _, file := range kernelFiles() {
+func (d *Device) load(card Card) error {
+	t, files := d.thread, kernelFiles()
+	if d.Sources != "" {
+		var err error
+		if files, err = compileSources(d.Sources, fmt.Sprintf("compute_%d%d", card.Major, card.Minor), d.Libraries); err != nil {
+			return err
+		}
+	}
+	for _, file := range files {
 		module, err := t.driver.loadModule(file)
 		if err != nil {
 			return err

@@ -25,13 +25,17 @@
 // some bytes of a row to the host and not a vocabulary; rows of a grammar, or of which the most likely tokens are
 // asked, send their logits.
 //
-// It has run only in emulation: on no card, and no driver has loaded its PTX. What the
+// For developers, Options.Sources has NVRTC compile the kernels' sources for the card at hand in place
+// of the embedded PTX.
+//
+// It has run only in emulation: on no card, and no driver has loaded its PTX. NVIDIA's assembler accepts
+// the PTX for compute capability 8.0 and 9.0, and its compiler the sources (both of CUDA 12.9). What the
 // emulator cannot show (the memory model, approximate instructions, speed) is open. On a machine
 // with a card check.sh runs these tests there (UNDERSTUDY_CUDA=driver) and compute-sanitizer, and
 // bench.sh measures.
 //
 // Not done: activations in bfloat16; an arena of half the size, when keys and values are rounded (it is
-// read at half the cost, but lies in memory for float32); NVRTC; more than one card a model.
+// read at half the cost, but lies in memory for float32); more than one card a model.
 //
 // Read next: device.go, command.go, thread.go, forward.go, product.go, attention.go.
 package cuda

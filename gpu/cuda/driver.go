@@ -81,7 +81,7 @@ func bind(library uintptr, path string, list []symbol) error {
 	for _, s := range list {
 		at, err := purego.Dlsym(library, s.name)
 		if err != nil || at == 0 {
-			return fmt.Errorf("%s has no %s: the driver is older than CUDA 12.0, update it", path, s.name)
+			return fmt.Errorf("%s has no %s: it is older than CUDA 12.0, update it", path, s.name)
 		}
 		*s.at = at
 	}

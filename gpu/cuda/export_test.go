@@ -43,3 +43,18 @@ func (d *Device) Taken() (sum int64) {
 	}
 	return sum
 }
+
+// HasNVRTC says whether NVIDIA's compiler is on this machine.
+func HasNVRTC() bool {
+	_, err := openNVRTC(nil)
+	return err == nil
+}
+
+// Compile gives the names of the kernels that NVIDIA's compiler makes of the sources in a folder.
+func Compile(folder, architecture string) (names []string, err error) {
+	files, err := compileSources(folder, architecture, nil)
+	for _, file := range files {
+		names = append(names, file.entries()...)
+	}
+	return names, err
+}

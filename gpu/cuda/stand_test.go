@@ -1,6 +1,7 @@
 package cuda_test
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"testing"
@@ -18,6 +19,7 @@ func open(t *testing.T, o cuda.Options) *cuda.Device {
 	if o.Libraries == nil {
 		o.Libraries = emulator.Folders(t, emulator.Ascending)
 	}
+	o.Sources = cmp.Or(o.Sources, emulator.Sources())
 	d, err := cuda.New(o)
 	if err != nil {
 		t.Fatal(err)

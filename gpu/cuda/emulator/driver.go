@@ -34,6 +34,10 @@ func Folders(tb testing.TB, l Library) []string {
 	return nil
 }
 
+// Sources is UNDERSTUDY_CUDA_SOURCES: the whole path of a folder of kernels which tests have NVRTC compile for
+// their device (cuda.Options.Sources).
+func Sources() string { return os.Getenv("UNDERSTUDY_CUDA_SOURCES") }
+
 // Only skips a test on a card, with the reason.
 func Only(tb testing.TB, reason string) {
 	tb.Helper()

@@ -65,7 +65,7 @@ func (l Library) kernelFlags() []string {
 }
 
 // Build compiles the stand-in with the kernels of this repository, unless that was done before, and gives a
-// folder with libcuda.so.1 and libcublasLt.so.13. Outcomes are kept in the user's cache folder, by
+// folder with libcuda.so.1, libcublasLt.so.13 and libnvrtc.so.13. Outcomes are kept in the user's cache folder, by
 // content.
 func Build(ctx context.Context, l Library) (folder string, err error) {
 	root, err := sourceRoot()
@@ -234,7 +234,7 @@ func (b *builder) link(ctx context.Context, objects []string) (string, error) {
 		if err := run(ctx, "g++", args...); err != nil {
 			return err
 		}
-		return os.Symlink("libcuda.so.1", filepath.Join(to, "libcublasLt.so.13")) //nolint:wrapcheck // names both ends
+		return errors.Join(os.Symlink("libcuda.so.1", filepath.Join(to, "libcublasLt.so.13")), os.Symlink("libcuda.so.1", filepath.Join(to, "libnvrtc.so.13")))
 	})
 }
 

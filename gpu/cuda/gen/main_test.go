@@ -8,6 +8,27 @@ import (
 	"testing"
 )
 
+// NVIDIA's assembler accepts the embedded PTX for the oldest cards and for those of the benchmarks.
+func TestPTXAssembles(t *testing.T) {
+	t.Parallel()
+	assembler, err := exec.LookPath("ptxas")
+	if err != nil {
+		t.Skip("ptxas is not in PATH (pip install nvidia-cuda-nvcc-cu12 has it in nvidia/cuda_nvcc/bin): the PTX was not assembled")
+	}
+	files, err := filepath.Glob(filepath.Join("..", "kernels", "*.ptx"))
+	if err != nil || len(files) == 0 {
+		t.Fatal("there is no PTX: ", err)
+	}
+	for _, architecture := range []string{"sm_80", "sm_90"} {
+		for _, file := range files {
+			command := exec.CommandContext(t.Context(), assembler, "-arch="+architecture, "-o", filepath.Join(t.TempDir(), "out"), file)
+			if said, err := command.CombinedOutput(); err != nil {
+				t.Errorf("%s for %s: %v\n%s", filepath.Base(file), architecture, err, said)
+			}
+		}
+	}
+}
+
 // The embedded PTX is what the sources say.
 func TestPTXIsCurrent(t *testing.T) {
 	t.Parallel()

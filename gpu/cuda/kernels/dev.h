@@ -138,7 +138,7 @@ template <int n> DEVICE void copy_wait() { asm volatile("cp.async.wait_group %0;
 #endif // a GPU
 
 static const uint32_t all_lanes = 0xffffffff;
-#define minus_infinity (-__builtin_inff())
+#define minus_infinity as_float(0xff800000)
 
 DEVICE int min(int a, int b) { return a < b ? a : b; }
 DEVICE int max(int a, int b) { return a > b ? a : b; }
