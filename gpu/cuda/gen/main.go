@@ -20,10 +20,11 @@ import (
 //go:generate go run .
 
 // flags: sm_80 is the oldest GPU with bfloat16 tensor cores, and what is made for it runs on all later
-// ones; PTX 7.1 is read by drivers from CUDA 11.1 on. No product and sum are contracted (dev.h).
+// ones; PTX 7.1 is read by drivers from CUDA 11.1 on. No product and sum are contracted (dev.h). A toolkit that
+// is installed, whose version clang may not know, is not looked for.
 func flags() []string {
 	return []string{
-		"-x", "cuda", "--cuda-gpu-arch=sm_80", "--cuda-feature=+ptx71", "--cuda-device-only", "-nocudainc", "-nocudalib",
+		"-x", "cuda", "--cuda-gpu-arch=sm_80", "--cuda-feature=+ptx71", "--cuda-device-only", "-nocudainc", "-nocudalib", "--cuda-path=/nonexistent",
 		"-std=c++17", "-O3", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function",
 		"-Wno-unused-const-variable", "-S", "-o", "-",
 	}
