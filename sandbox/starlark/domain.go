@@ -146,7 +146,11 @@ func (d *Domain) Tools() []audit.Tool {
 	return tools
 }
 
-// onceMap computes each key's value once; an error is not kept.
+// maxRemembered bounds what a onceMap keeps: its keys come from whoever asks.
+const maxRemembered = 32
+
+// onceMap computes each key's value once, and again when too many others were
+// asked for since; an error is not kept.
 type onceMap[K comparable, V any] struct {
 	mu   sync.Mutex
 	vals map[K]V
@@ -160,7 +164,7 @@ func (m *onceMap[K, V]) get(key K, compute func() (V, error)) (V, error) {
 	}
 	v, err := compute()
 	if err == nil {
-		if m.vals == nil {
+		if m.vals == nil || len(m.vals) >= maxRemembered {
 			m.vals = map[K]V{}
 		}
 		m.vals[key] = v

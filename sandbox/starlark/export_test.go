@@ -56,3 +56,6 @@ func (s *Served) Malformed(ctx context.Context, session int) error {
 	_, err := s.server.answer(ctx, request{Op: opCall, Session: session})
 	return err
 }
+
+// TaskLists is how many lists of tasks a domain keeps.
+func TaskLists(e *Environment) int { return len(e.domain.tasks.vals) }

@@ -145,6 +145,9 @@ func (s spec) append(r *run, b []byte, v starlark.Value) ([]byte, error) {
 		if s.precision >= 0 {
 			text = firstRunes(text, s.precision)
 		}
+		if s.comma && !strings.Contains(text, "e") { // of a float
+			text = thousands(text)
+		}
 	case 'd', 'i', 'u', 'x', 'X', 'o':
 		i, err := wholeNumber(v, s.verb)
 		if err != nil {
@@ -341,6 +344,7 @@ func fieldOf(name string, args starlark.Tuple, kwargs []starlark.Tuple, next *in
 // parseLayout reads the part of a replacement field after its colon.
 func parseLayout(layout string, v starlark.Value) (spec, error) {
 	_, isText := v.(starlark.String)
+	_, isFloat := v.(starlark.Float)
 	s := spec{precision: -1, minus: isText}
 	i := 0
 	if i < len(layout) && (layout[i] == '<' || layout[i] == '>') {
@@ -367,7 +371,7 @@ func parseLayout(layout string, v starlark.Value) (spec, error) {
 	case i < len(layout):
 		s.verb = layout[i]
 		i++
-	case s.comma && s.precision < 0:
+	case s.comma && s.precision < 0 && !isFloat:
 		s.verb = 'd'
 	case s.precision >= 0 && !isText:
 		s.verb = 'f'

@@ -33,6 +33,7 @@ func readSchema(fsys fs.FS, dir string, m Manifest) (*schema, error) {
 		return nil, &audit.Error{Code: audit.CodeInvalid, Message: "read state schema " + name, Err: err}
 	}
 	c := jsonschema.NewCompiler()
+	c.UseLoader(jsonschema.SchemeURLLoader{}) // of no scheme: a schema refers to itself alone
 	if err := c.AddResource(name, doc); err != nil {
 		return nil, &audit.Error{Code: audit.CodeInvalid, Message: "read state schema " + name, Err: err}
 	}

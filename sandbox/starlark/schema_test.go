@@ -47,6 +47,10 @@ func TestStateSchema(t *testing.T) {
 			t.Errorf("put(%s): %s, want the schema named and no effect", tt.args, obs.Raw)
 		}
 	}
+	fsys["x/state.schema.json"] = &fstest.MapFile{Data: []byte(`{"$ref":"file:///etc/hostname"}`)}
+	if _, err := starlark.Load(fsys, "x", starlark.Options{}); audit.ErrorCode(err) != audit.CodeInvalid || !strings.Contains(err.Error(), "no URLLoader") {
+		t.Errorf("a schema in another file: got %v, want it not read", err)
+	}
 	if _, err := env.Open(t.Context(), audit.Start{State: []byte(`{"n":"x"}`)}); audit.ErrorCode(err) != audit.CodeInvalid {
 		t.Errorf("an initial state outside the schema: got %v, want invalid", err)
 	}

@@ -83,8 +83,18 @@ const (
 	taskWall  = 50 * time.Millisecond // thirty times what retail-mini needs on one core
 )
 
+// maxTasks is more than a training takes. A list's size stands in the ids of its
+// tasks, which anybody may write.
+const maxTasks = 100_000
+
 // taskList generates a list of tasks, once.
 func (d *Domain) taskList(ctx context.Context, l taskList) ([]task, error) {
+	if l.n < 0 || l.n > maxTasks {
+		return nil, &audit.Error{
+			Code: audit.CodeLimit, Message: fmt.Sprintf("a list of %d tasks of domain %s", l.n, d.Manifest.Name),
+			Hint: fmt.Sprintf("a list has at most %d; other seeds give others", maxTasks),
+		}
+	}
 	return d.tasks.get(l, func() ([]task, error) {
 		if d.tasksFile != nil {
 			list, err := state.Decode(d.tasksFile)

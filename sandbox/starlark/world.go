@@ -179,7 +179,8 @@ func builtinDateAdd(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple
 	if err != nil {
 		return nil, err
 	}
-	if max(days, -days) > 4_000_000 || max(hours, -hours) > 2_000_000 || max(minutes, -minutes) > 100_000_000 {
+	beyond := func(n, most int) bool { return n > most || n < -most }
+	if beyond(days, 4_000_000) || beyond(hours, 2_000_000) || beyond(minutes, 100_000_000) {
 		return nil, errors.New("date_add: the span is out of range")
 	}
 	t = t.AddDate(0, 0, days).Add(time.Duration(hours)*time.Hour + time.Duration(minutes)*time.Minute)

@@ -83,6 +83,25 @@ func TestTaskWorld(t *testing.T) {
 	}
 }
 
+// The size of a task's list stands in its id, which anybody may write: no id makes
+// the domain generate without end, and lists that were asked for are not all kept.
+func TestTaskIDsOfStrangers(t *testing.T) {
+	env := gardenEnvironment(t)
+	for _, id := range []string{"t0~1.1000000000", "t0~1.-5", "t0~1.99999999999999999999"} {
+		if _, err := env.Open(t.Context(), audit.Start{Task: id}); audit.ErrorCode(err) != audit.CodeLimit {
+			t.Errorf("task %s: got %v, want a limit", id, err)
+		}
+	}
+	for seed := range uint64(100) {
+		if _, err := env.Tasks(t.Context(), seed+1, 2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := starlark.TaskLists(env); n > 40 {
+		t.Errorf("%d lists of tasks are kept", n)
+	}
+}
+
 // changed() names the rows that differ, and nothing else.
 func TestChanged(t *testing.T) {
 	env := gardenEnvironment(t)

@@ -148,7 +148,11 @@ func (m *Map) set(key string, v starlark.Value) error {
 		return err
 	}
 	replaced, _ := old.(handle)
-	stored, err := m.tx.adopt(m, v, replaced)
+	var stored starlark.Value
+	err := storable(key)
+	if err == nil {
+		stored, err = m.tx.adopt(m, v, replaced)
+	}
 	if err != nil {
 		return fmt.Errorf("store at key %q: %w", key, err)
 	}

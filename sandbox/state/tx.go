@@ -184,10 +184,7 @@ func freezeValue(v starlark.Value, depth int, left *int) (starlark.Value, error)
 	case starlark.NoneType, starlark.Bool, starlark.Int, *Object, *Array:
 		return v, nil
 	case starlark.String:
-		if !utf8.ValidString(string(t)) {
-			return nil, errors.New("a string that is not valid UTF-8 cannot be stored: a slice cut a character; use chars(s)")
-		}
-		return v, nil
+		return v, storable(string(t))
 	case starlark.Float:
 		if math.IsNaN(float64(t)) || math.IsInf(float64(t), 0) {
 			return nil, fmt.Errorf("%v cannot be stored: it is not a JSON number", t)
@@ -210,6 +207,14 @@ func freezeValue(v starlark.Value, depth int, left *int) (starlark.Value, error)
 	return nil, fmt.Errorf("a %s cannot be stored: the state holds JSON values", v.Type())
 }
 
+// storable refuses a text that JSON cannot hold; two such keys would be one.
+func storable(text string) error {
+	if !utf8.ValidString(text) {
+		return errors.New("a string that is not valid UTF-8 cannot be stored: a slice cut a character; use chars(s)")
+	}
+	return nil
+}
+
 func freezeDict(d *starlark.Dict, depth int, left *int) (starlark.Value, error) {
 	items := d.Items()
 	keys, vals := make([]string, len(items)), make([]starlark.Value, len(items))
@@ -218,8 +223,11 @@ func freezeDict(d *starlark.Dict, depth int, left *int) (starlark.Value, error) 
 		if !ok {
 			return nil, fmt.Errorf("key %s cannot be stored: keys of the state are strings", item[0])
 		}
-		var err error
-		if vals[i], err = freezeValue(item[1], depth+1, left); err != nil {
+		err := storable(string(k))
+		if err == nil {
+			vals[i], err = freezeValue(item[1], depth+1, left)
+		}
+		if err != nil {
 			return nil, err
 		}
 		keys[i] = string(k)
