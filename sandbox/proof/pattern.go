@@ -13,20 +13,34 @@ func fromPattern(rng *rand.Rand, pattern string) (string, bool) {
 	if err != nil {
 		return "", false
 	}
-	var b strings.Builder
-	if !draw(rng, re, &b) {
+	d := drawing{rng: rng, left: maxDrawn}
+	if !d.draw(re) {
 		return "", false
 	}
-	return b.String(), true
+	return d.text.String(), true
 }
 
-func draw(rng *rand.Rand, re *syntax.Regexp, b *strings.Builder) bool {
+// maxDrawn bounds the parts of a pattern that are drawn: repetitions of repetitions
+// multiply.
+const maxDrawn = 10_000
+
+// drawing is a text in the making.
+type drawing struct {
+	rng  *rand.Rand
+	text strings.Builder
+	left int
+}
+
+func (d *drawing) draw(re *syntax.Regexp) bool {
+	if d.left--; d.left < 0 {
+		return false
+	}
 	repeat := func(low, high int) bool {
 		if high < 0 || high > low+6 {
 			high = low + 6
 		}
-		for range low + rng.IntN(high-low+1) {
-			if !draw(rng, re.Sub[0], b) {
+		for range low + d.rng.IntN(high-low+1) {
+			if !d.draw(re.Sub[0]) {
 				return false
 			}
 		}
@@ -35,13 +49,16 @@ func draw(rng *rand.Rand, re *syntax.Regexp, b *strings.Builder) bool {
 	switch re.Op {
 	case syntax.OpEmptyMatch, syntax.OpBeginText, syntax.OpEndText, syntax.OpBeginLine, syntax.OpEndLine:
 	case syntax.OpLiteral:
-		b.WriteString(string(re.Rune))
+		d.text.WriteString(string(re.Rune))
 	case syntax.OpCharClass:
-		at := 2 * rng.IntN(len(re.Rune)/2)
+		if len(re.Rune) == 0 { // nothing matches
+			return false
+		}
+		at := 2 * d.rng.IntN(len(re.Rune)/2)
 		low, high := re.Rune[at], min(re.Rune[at+1], re.Rune[at]+127)
-		b.WriteRune(low + rng.Int32N(high-low+1))
+		d.text.WriteRune(low + d.rng.Int32N(high-low+1))
 	case syntax.OpCapture:
-		return draw(rng, re.Sub[0], b)
+		return d.draw(re.Sub[0])
 	case syntax.OpStar:
 		return repeat(0, -1)
 	case syntax.OpPlus:
@@ -52,12 +69,12 @@ func draw(rng *rand.Rand, re *syntax.Regexp, b *strings.Builder) bool {
 		return repeat(re.Min, re.Max)
 	case syntax.OpConcat:
 		for _, sub := range re.Sub {
-			if !draw(rng, sub, b) {
+			if !d.draw(sub) {
 				return false
 			}
 		}
 	case syntax.OpAlternate:
-		return draw(rng, re.Sub[rng.IntN(len(re.Sub))], b)
+		return d.draw(re.Sub[d.rng.IntN(len(re.Sub))])
 	case syntax.OpNoMatch, syntax.OpAnyCharNotNL, syntax.OpAnyChar, syntax.OpWordBoundary, syntax.OpNoWordBoundary:
 		return false
 	default:

@@ -1,7 +1,9 @@
 package proof_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"regexp"
 	"strings"
 	"testing"
@@ -260,3 +262,36 @@ func TestGeneratorFollowsSchemas(t *testing.T) {
 		t.Errorf("only %d of 8 seat counts among 300 draws", len(seats))
 	}
 }
+
+// Patterns of strangers' tools are given up where they multiply or match nothing.
+func TestGeneratorGivesUpPatterns(t *testing.T) {
+	multiplies := strings.Repeat("(", 16) + "a*" + strings.Repeat(")*", 16)
+	for _, pattern := range []string{multiplies, `[^\x00-\x{10FFFF}]`} {
+		text, err := json.Marshal(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tool := audit.Tool{Name: "find", Effect: audit.Write, Input: json.RawMessage(`{"type": "object", "properties": {
+			"code": {"type": "string", "pattern": ` + string(text) + `}}, "required": ["code"]}`)}
+		g, err := proof.NewGenerator([]audit.Tool{tool}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			if call, _ := g.NextWrite(); len(call.Arguments) > 20_000 {
+				t.Errorf("%s: %d bytes of arguments", pattern, len(call.Arguments))
+			}
+		}
+	}
+}
+
+// An environment without tools is no soak, and no panic either.
+func TestSoakNeedsTools(t *testing.T) {
+	if _, err := proof.Soak(t.Context(), toolless{environment(t, nil)}, proof.SoakConfig{Calls: 10}); !errors.Is(err, proof.ErrCannotSoak) {
+		t.Errorf("%v, want ErrCannotSoak", err)
+	}
+}
+
+type toolless struct{ audit.Environment }
+
+func (toolless) Tools(context.Context) ([]audit.Tool, error) { return nil, nil }

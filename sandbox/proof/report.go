@@ -57,6 +57,10 @@ func (r *TaskReport) Print(out io.Writer) {
 		fmt.Fprintln(out, "kill rate  none: without tasks nothing is checked")
 		return
 	}
+	if len(r.Killed)+len(r.Survived) == 0 {
+		fmt.Fprintln(out, "kill rate  none: no solution could be spoiled")
+		return
+	}
 	fmt.Fprintf(out, "kill rate  %.1f %%\n", 100*r.KillRate())
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "  mutation\tkilled\tsurvived\tsame end\t")

@@ -13,7 +13,7 @@ import (
 // SoakConfig says how long and how closely a domain is soaked.
 type SoakConfig struct {
 	Calls   int    // in all; 0 = 20,000
-	Session int    // calls on one world before a fresh one is opened; 0 = 1000
+	Session int    // calls on one world before a fresh one is opened; 0 = 200
 	Every   int    // calls between two looks at the invariants; 0 = 100
 	Seed    uint64 // of the draws
 }
@@ -67,6 +67,9 @@ func Soak(ctx context.Context, env audit.Environment, cfg SoakConfig) (*SoakRepo
 	tools, err := env.Tools(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list tools: %w", err)
+	}
+	if len(tools) == 0 {
+		return nil, fmt.Errorf("%w: it has no tools", ErrCannotSoak)
 	}
 	start := time.Now()
 	report := &SoakReport{Tools: map[string]*Tally{}}
