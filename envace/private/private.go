@@ -86,32 +86,37 @@ func (r *Rehearsal) Trajectories() []*envace.Trajectory {
 // seed of its own.
 func (r Rehearser) Rehearse(ctx context.Context, task audit.Task, seed uint64) (*Rehearsal, error) {
 	made := &Rehearsal{Task: task, Attempts: make([]Attempt, r.Attempts)}
-	group, groupCtx := errgroup.WithContext(ctx)
-	for n := range made.Attempts {
-		if r.Mode != Parallel {
-			memory, _, err := r.Memory.compress(made.Attempts[:n])
-			if err != nil {
-				return nil, err
-			}
-			if made.Attempts[n], err = r.attempt(ctx, task, memory, seedOf(seed, n)); err != nil {
-				return nil, fmt.Errorf("attempt %d at task %s: %w", n+1, task.ID, err)
-			}
-			continue
-		}
-		group.Go(func() error {
-			var err error
-			if made.Attempts[n], err = r.attempt(groupCtx, task, "", seedOf(seed, n)); err != nil {
-				return fmt.Errorf("attempt %d at task %s: %w", n+1, task.ID, err)
-			}
-			return nil
-		})
+	attempts := r.oneByOne
+	if r.Mode == Parallel {
+		attempts = r.sideBySide
 	}
-	if err := group.Wait(); err != nil {
+	err := attempts(ctx, made, seed)
+	if err != nil {
 		return nil, err
 	}
-	var err error
 	made.Memory, made.Tokens, err = r.Memory.compress(made.Attempts)
 	return made, err
+}
+
+func (r Rehearser) sideBySide(ctx context.Context, made *Rehearsal, seed uint64) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for n := range made.Attempts {
+		group.Go(func() error { return r.attempt(ctx, made, n, "", seed) })
+	}
+	return group.Wait()
+}
+
+func (r Rehearser) oneByOne(ctx context.Context, made *Rehearsal, seed uint64) error {
+	for n := range made.Attempts {
+		memory, _, err := r.Memory.compress(made.Attempts[:n])
+		if err != nil {
+			return err
+		}
+		if err := r.attempt(ctx, made, n, memory, seed); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // seedOf spreads one seed over the attempts (splitmix64).
@@ -122,17 +127,21 @@ func seedOf(seed uint64, n int) uint64 {
 	return z ^ z>>31
 }
 
-func (r Rehearser) attempt(ctx context.Context, task audit.Task, memory string, seed uint64) (Attempt, error) {
+// attempt makes attempt n, read with a memory.
+func (r Rehearser) attempt(ctx context.Context, made *Rehearsal, n int, memory string, seed uint64) error {
 	started := time.Now()
 	rollout := r.Rollout
 	rollout.Source, rollout.Memory, rollout.Greedy = r.World, memory, false
-	t, err := rollout.Run(ctx, task, seed)
+	t, err := rollout.Run(ctx, made.Task, seedOf(seed, n))
 	if err != nil {
-		return Attempt{}, err
+		return fmt.Errorf("attempt %d at task %s: %w", n+1, made.Task.ID, err)
 	}
 	a := Attempt{Trajectory: t, Tokens: t.Sampled(), Wall: time.Since(started)}
-	a.Assessment, err = r.Assess(ctx, t)
-	return a, err
+	if a.Assessment, err = r.Assess(ctx, t); err != nil {
+		return fmt.Errorf("attempt %d at task %s: %w", n+1, made.Task.ID, err)
+	}
+	made.Attempts[n] = a
+	return nil
 }
 
 // Commit executes the task once, under the guard, with the rehearsal's memory. The
