@@ -43,10 +43,11 @@ type sampleKey struct {
 type Book struct {
 	lock *lockfile.Lock
 
-	mu   sync.Mutex
-	file *os.File
-	done map[sampleKey]Result
-	all  []Result
+	mu     sync.Mutex
+	file   *os.File
+	broken error // after a line that was not written whole none may follow: the file could not be read
+	done   map[sampleKey]Result
+	all    []Result
 }
 
 // bookName is the file of a benchmark in a folder of results.
@@ -198,8 +199,12 @@ func (b *Book) Write(r Result) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.broken != nil {
+		return b.broken
+	}
 	if _, err := b.file.Write(append(line, '\n')); err != nil {
-		return fmt.Errorf("keep a result: %w", err)
+		b.broken = fmt.Errorf("keep a result: %w", err)
+		return b.broken
 	}
 	b.done[sampleKey{r.Task, r.Sample}], b.all = r, append(b.all, r)
 	return nil

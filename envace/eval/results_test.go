@@ -101,3 +101,35 @@ func TestOneEvaluationAFolder(t *testing.T) {
 		t.Errorf("left behind: %v, %v", names, err)
 	}
 }
+
+// After a line that was not written whole, as on a full disk, nothing follows: what was
+// kept before can be read.
+func TestNothingFollowsHalfALine(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	book, err := eval.OpenBook(dir, eval.Run{Benchmark: "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := book.Write(eval.Result{Task: "one"}); err != nil {
+		t.Fatal(err)
+	}
+	full, err := os.Open(os.DevNull) // only to be read
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	file := book.Swap(full)
+	for try := range 2 {
+		if err := book.Write(eval.Result{Task: "two"}); err == nil {
+			t.Errorf("try %d: it says that a line was written", try)
+		}
+		book.Swap(file) // there is room again
+	}
+	if err := book.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if played, err := eval.ReadAll(dir); err != nil || len(played) != 1 || played[0].Figures.Samples != 1 {
+		t.Errorf("read again: %+v, %v", played, err)
+	}
+}
