@@ -19,7 +19,7 @@ const (
 	fewRollouts       = 20 // below these a share says nothing: steps are counted together
 )
 
-// add counts a step; each verdict is on at least fewRollouts, and only on them.
+// add counts groups; each verdict is on at least fewRollouts, and only on them.
 func (d *doubt) add(groups [][]rolled, most float64) error {
 	for _, group := range groups {
 		for _, r := range group {

@@ -77,6 +77,21 @@ func testTooManyUnknownsStopTheRun(t *testing.T, c train.Config, out string) {
 	}
 }
 
+// Groups that dynamic sampling drops, as nobody could grade them, are doubted as well.
+func testUnknownsOfDroppedGroupsCount(t *testing.T, c train.Config, out string) {
+	t.Helper()
+	c.Grader = fickle{unknown: true}
+	trainer, err := train.Open(t.Context(), c, machine(out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = trainer.Close() }()
+	trainer.Recipe.Rollout.DynamicSampling = 1
+	if _, err := trainer.Step(t.Context()); audit.ErrorCode(err) != audit.CodeInfrastructure || !strings.Contains(err.Error(), "32 of 32 rollouts") {
+		t.Errorf("16 rollouts without a grade, and 16 in their place: %v", err)
+	}
+}
+
 // What is trained on terminal checks is evaluated in imagination all the same, where
 // there are none.
 func testEvaluationOfTheSandboxArm(t *testing.T, c train.Config, out string) {

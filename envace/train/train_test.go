@@ -139,6 +139,7 @@ func TestTrainer(t *testing.T) {
 	t.Run("trap 5", func(t *testing.T) { testTrap05ASecondUpdateIsClipped(t, c, out) })
 	t.Run("grader", func(t *testing.T) { testTheGraderIsMeasured(t, c, out) })
 	t.Run("doubt", func(t *testing.T) { testTooManyUnknownsStopTheRun(t, c, out) })
+	t.Run("doubt of dropped groups", func(t *testing.T) { testUnknownsOfDroppedGroupsCount(t, c, out) })
 	t.Run("evaluation of grpo-sandbox", func(t *testing.T) { testEvaluationOfTheSandboxArm(t, c, out) })
 	t.Run("resume", func(t *testing.T) { testRunResumesBitForBit(t, c, out) })
 }

@@ -133,9 +133,6 @@ func (t *Trainer) Step(ctx context.Context) ([]audit.Metric, error) {
 	if err != nil {
 		return nil, fmt.Errorf("step %d: %w", t.step+1, err)
 	}
-	if err := t.doubt.add(groups, t.Recipe.Reward.MaxUnknown); err != nil {
-		return nil, fmt.Errorf("step %d: %w", t.step+1, err)
-	}
 	if err := t.checkGrader(ctx, groups, &m); err != nil {
 		return nil, fmt.Errorf("step %d: %w", t.step+1, err)
 	}
@@ -158,12 +155,16 @@ type rolled struct {
 }
 
 // sample rolls out the step's prompts and, with dynamic sampling, new ones for
-// those whose rollouts all earned the same.
+// those whose rollouts all earned the same. Rollouts without a grade are counted in
+// those that are dropped, too.
 func (t *Trainer) sample(ctx context.Context, m *meter) ([][]rolled, error) {
 	var kept [][]rolled
 	missing, again := t.Recipe.Rollout.Prompts, t.Recipe.Rollout.DynamicSampling
 	for missing > 0 {
 		groups, err := t.rollGroups(ctx, missing)
+		if err == nil {
+			err = t.doubt.add(groups, t.Recipe.Reward.MaxUnknown)
+		}
 		if err != nil {
 			return nil, err
 		}
