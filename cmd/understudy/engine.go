@@ -26,9 +26,9 @@ type engineFlags struct {
 func (e *engineFlags) register(fs *flag.FlagSet) {
 	e.deviceFlags.register(fs)
 	fs.IntVar(&e.batch, "batch", 16, "texts that the built-in engine writes at once")
-	fs.IntVar(&e.context, "context", 0, "most tokens of a request to it; 0 = what the model was made for")
-	fs.IntVar(&e.kvMiB, "kv-memory", 512, "MiB for its keys and values; a request that cannot fit is refused")
-	fs.BoolVar(&e.fast, "fast", false, "let it sum in any order: faster, and no longer the same bits alone and in a batch")
+	fs.IntVar(&e.context, "context", 0, "most tokens of a request to the built-in engine; 0 = what the model was made for")
+	fs.IntVar(&e.kvMiB, "kv-memory", 512, "MiB for the built-in engine's keys and values; a request that cannot fit is refused")
+	fs.BoolVar(&e.fast, "fast", false, "let the built-in engine sum in any order: faster, and no longer the same bits alone and in a batch")
 }
 
 // engine is a model that is loaded and writes.

@@ -56,7 +56,7 @@ type evalFlags struct {
 
 func (f *evalFlags) register(fs *flag.FlagSet) {
 	fs.StringVar(&f.policy.url, "policy", "", "base URL of an OpenAI-compatible server whose model plays, such as http://127.0.0.1:8000/v1")
-	fs.StringVar(&f.policy.model, "model", "", "model of that server, needed when it serves several; without --policy, the folder of a model that plays here")
+	fs.StringVar(&f.policy.model, "model", "", "model of --policy's server, needed when it serves several; without --policy, the folder of a model that plays here")
 	fs.Float64Var(&f.policy.temperature, "temperature", 0.6, "of what is sampled; of a --run, its recipe's")
 	f.policy.engine.register(fs)
 	fs.StringVar(&f.run, "run", "", "folder of the runs of a recipe: its policy of --arm and --seed plays")
@@ -68,9 +68,9 @@ func (f *evalFlags) register(fs *flag.FlagSet) {
 	fs.StringVar(&f.classes, "classes", "", "folder with the Python classes of bfcl or acebench; default --data")
 	fs.StringVar(&f.out, "out", "runs/eval", "folder of results; a second run goes on with what is there")
 	fs.StringVar(&f.user.url, "user", "", "base URL of a server whose model plays the user; else the scenario is the prompt")
-	fs.StringVar(&f.user.model, "user-model", "", "model of that server")
+	fs.StringVar(&f.user.model, "user-model", "", "model of --user's server")
 	fs.StringVar(&f.judge.url, "judge", "", "base URL of a server whose model judges assertions; else they are not asked")
-	fs.StringVar(&f.judge.model, "judge-model", "", "model of that server")
+	fs.StringVar(&f.judge.model, "judge-model", "", "model of --judge's server")
 	fs.IntVar(&f.tasks, "tasks", 0, "so many tasks, the first ones; 0 = all of them, of a domain its own number")
 	fs.Uint64Var(&f.taskSeed, "task-seed", 0, "of the tasks that a domain makes; 0 = its own")
 	fs.IntVar(&f.samples, "samples", 4, "of each task")

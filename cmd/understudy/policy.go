@@ -28,18 +28,18 @@ type policyFlags struct {
 
 // register is for a policy on a server; registerLocal for one that may be here, too.
 func (p *policyFlags) register(fs *flag.FlagSet) {
-	p.registerServer(fs, "model of that server; needed when it serves several")
+	p.registerServer(fs, "model of --policy's server; needed when it serves several")
 }
 
 func (p *policyFlags) registerLocal(fs *flag.FlagSet) {
-	p.registerServer(fs, "model of that server, needed when it serves several; without --policy, the folder of a model that rehearses here")
+	p.registerServer(fs, "model of --policy's server, needed when it serves several; without --policy, the folder of a model that rehearses here")
 	p.engine.register(fs)
 }
 
 func (p *policyFlags) registerServer(fs *flag.FlagSet, model string) {
 	fs.StringVar(&p.url, "policy", "", "base URL of an OpenAI-compatible server whose model rehearses, such as http://127.0.0.1:8000/v1")
 	fs.StringVar(&p.model, "model", "", model)
-	fs.Float64Var(&p.temperature, "temperature", 0, "of rehearsals")
+	fs.Float64Var(&p.temperature, "temperature", 0, "of rehearsals; 0 = always the likeliest token")
 	fs.IntVar(&p.k, "k", 1, "rehearsals of each action; their agreement is stored")
 }
 

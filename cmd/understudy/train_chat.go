@@ -28,7 +28,7 @@ func (f *chatFlags) register(fs *flag.FlagSet) {
 	fs.StringVar(&f.data, "data", "", "file of conversations with checklists, as CM2 writes them: JSON Lines or a list (recipes with source: cm2)")
 	fs.BoolVar(&f.skipBad, "skip-bad-rows", false, "leave out the rows of --data that cannot be used, and name them")
 	fs.StringVar(&f.judge, "judge", "", "base URL of the OpenAI-compatible server whose model grades by the checklists")
-	fs.StringVar(&f.judgeModel, "judge-model", "", "model of that server; needed when it serves several")
+	fs.StringVar(&f.judgeModel, "judge-model", "", "model of --judge's server; needed when it serves several")
 	fs.IntVar(&f.kvMiB, "kv-memory", 0, "MiB for the keys and values of rollouts; 0 = what 64 rollouts need, at most 1024")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "print what the recipe needs, and run two real steps of it in a small random model")
 }
