@@ -109,7 +109,7 @@ func demo(ctx context.Context, inv *invocation, d demoFlags) (err error) {
 		return s.end()
 	}
 	s.say("serving %s until you stop it (Ctrl-C)", m.URL())
-	s.say("in another terminal: %sunderstudy help; understudy report, which lists the runs; understudy report RUN", pathHint())
+	s.say("in another terminal: %sunderstudy report   # lists the runs; understudy help lists the commands", pathHint())
 	return m.Wait(ctx)
 }
 
