@@ -195,9 +195,10 @@ func (c *counts) addAnswer(m member) {
 }
 
 func (c *counts) addEffect(m member) {
-	for _, e := range effectCells(m.pair) {
-		sample := leafSample{pointer: e.path, rehearsed: e.claimed, actual: e.made}
-		c.leaf(m, leafKey{part: "effect", pattern: label(e.pattern), kind: e.kind}, 0, sample)
+	source := label(string(m.pair.Verdict.Scores.EffectSource))
+	for _, e := range m.pair.EffectCells() {
+		sample := leafSample{pointer: e.Path, rehearsed: e.Claimed, actual: e.Made}
+		c.leaf(m, leafKey{part: "effect", pattern: label(pathPattern(e.Path)), kind: label(string(e.Kind)), class: source}, 0, sample)
 	}
 }
 
