@@ -87,7 +87,27 @@ func samples(e *audit.Episode) int {
 	return n
 }
 
+// insert sends the episodes in pieces: each may bring a state of megabytes along,
+// and a message to PostgreSQL holds 1 GiB.
 func (c *jobColumns) insert(ctx context.Context, tx pgx.Tx, run int32) (int, error) {
+	inserted := 0
+	for from := 0; from < len(c.id); {
+		to, size := from, 0
+		for ; to < len(c.id); to++ {
+			if size += len(c.body[to]); size > pieceBytes && to > from {
+				break
+			}
+		}
+		n, err := c.insertPiece(ctx, tx, run, from, to)
+		if err != nil {
+			return 0, err
+		}
+		inserted, from = inserted+n, to
+	}
+	return inserted, nil
+}
+
+func (c *jobColumns) insertPiece(ctx context.Context, tx pgx.Tx, run int32, from, to int) (int, error) {
 	tag, err := tx.Exec(ctx, `
 		WITH new AS (
 			INSERT INTO episode (run, id, name, prompt_group, policy, checkpoint, wire_api, environment, mode, samples, body, state)
@@ -98,7 +118,8 @@ func (c *jobColumns) insert(ctx context.Context, tx pgx.Tx, run int32) (int, err
 			RETURNING id
 		)
 		INSERT INTO outbox (run, topic, episode, attempt, trace) SELECT $1, 'job', id, 1, nullif($12, '') FROM new`,
-		run, c.id, c.name, c.group, c.policy, c.checkpoint, c.wireAPI, c.environment, c.mode, c.samples, c.body, audit.TraceOf(ctx))
+		run, c.id[from:to], c.name[from:to], c.group[from:to], c.policy[from:to], c.checkpoint[from:to], c.wireAPI[from:to],
+		c.environment[from:to], c.mode[from:to], c.samples[from:to], c.body[from:to], audit.TraceOf(ctx))
 	if err != nil {
 		return 0, fmt.Errorf("insert jobs: %w", err)
 	}

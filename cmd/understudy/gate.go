@@ -88,7 +88,7 @@ func (g gateFlags) load() (*gate.Policy, error) {
 	if g.policy == "" {
 		return nil, usageError("gate needs a policy", "name it: --policy gate.yaml; `understudy gate init --run RUN` writes one to start from")
 	}
-	text, err := os.ReadFile(g.policy)
+	text, err := readSmall(g.policy)
 	if err != nil {
 		return nil, &audit.Error{Code: audit.CodeNotFound, Message: "gate policy " + g.policy, Hint: "name a readable file", Err: err}
 	}
@@ -266,7 +266,7 @@ func (g gateFlags) selftest(ctx context.Context, inv *invocation) (err error) {
 }
 
 func (g gateFlags) verify(inv *invocation) error {
-	text, err := os.ReadFile(inv.args[1])
+	text, err := readSmall(inv.args[1])
 	if err != nil {
 		return &audit.Error{Code: audit.CodeNotFound, Message: "gate report " + inv.args[1], Hint: "name the JSON report of a gate", Err: err}
 	}

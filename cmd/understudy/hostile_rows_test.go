@@ -44,6 +44,7 @@ func hostileJSON() map[string]string {
 		"a byte order mark":         "\ufeff{}",
 		"UTF-16":                    "\xff\xfe{\x00}\x00",
 		"1,000,000 keys":            keys(),
+		"a million empty outputs":   `{"outputs":[` + strings.Repeat("{},", many) + `{}]}`,
 		"an array of a million":     "[" + strings.Repeat("0,", many) + "0]",
 		"a string of terminal code": `"\u001b]52;c;cm0gLXJm\u0007"`,
 	}
@@ -112,7 +113,29 @@ func hostileRows() []hostileRow {
 			}},
 		)
 	}
+	rows = append(rows, specialRows()...)
 	return append(append(append(rows, fileRows()...), domainRows()...), pathRows()...)
+}
+
+// specialRows are files of settings that are none: reading them would not end.
+func specialRows() []hostileRow {
+	var rows []hostileRow
+	for _, where := range []struct {
+		name string
+		read func(w *hostileWorld, path string) (int, string)
+	}{
+		{"gate policy", func(w *hostileWorld, path string) (int, string) {
+			return w.command("gate", "--run", "r", "--policy", path)
+		}},
+		{"gate verify", func(w *hostileWorld, path string) (int, string) { return w.command("gate", "verify", path) }},
+		{"settings", func(w *hostileWorld, path string) (int, string) { return w.command("report", "--config", path) }},
+		{"environments", func(w *hostileWorld, path string) (int, string) {
+			return w.command("sandbox", "tools", "shop", "--environments", path)
+		}},
+	} {
+		rows = append(rows, hostileRow{where.name, "a device without end", func(w *hostileWorld) (int, string) { return where.read(w, "/dev/zero") }})
+	}
+	return rows
 }
 
 // modelRows are folders of models: serving one fails before anything is opened.
@@ -215,6 +238,10 @@ func domainRows() []hostileRow {
 		}
 	}
 	return []hostileRow{
+		{"Python class", "it wants 100 GB that are shared", python("import mmap\nx = mmap.mmap(-1, 100 << 30)\nclass Evil:\n    def look(self): return 1\n")},
+		{"Python class", "it leaves while it is read", python("import sys\nsys.exit(2)\n")},
+		{"Python class", "its programs write into the protocol", python("import os\nos.system('echo 1')\nclass Evil:\n    def look(self): return 1\n")},
+		{"Python class", "it reads the protocol", python("class Evil:\n    def look(self): return input()\n")},
 		{"Python class", "no Python", python("class Evil(:\n")},
 		{"Python class", "another class than was declared", python("class Good:\n    pass\n")},
 		{"Python class", "it ends the interpreter", python("import os\nos._exit(0)\n")},

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -72,11 +73,30 @@ type yamlValue struct {
 	line  int
 }
 
+// maxSmall is far above any file that people write by hand, and above the largest
+// report of a gate.
+const maxSmall = 64 << 20
+
+// readSmall reads a file that may come from elsewhere, or a pipe: a device without
+// end is refused.
+func readSmall(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // only read
+	text, err := io.ReadAll(io.LimitReader(file, maxSmall+1))
+	if err == nil && len(text) > maxSmall {
+		err = fmt.Errorf("%s is over %d MiB", path, maxSmall>>20)
+	}
+	return text, err
+}
+
 // readFile reads a YAML file of scalar settings. A missing file is a fault only
 // when it was named.
 func readFile(path string, named bool) (yamlFile, error) {
 	file := yamlFile{values: map[string]yamlValue{}}
-	text, err := os.ReadFile(path)
+	text, err := readSmall(path)
 	if errors.Is(err, os.ErrNotExist) && !named {
 		return file, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -107,7 +108,7 @@ type taskEntry struct {
 
 // Load reads a file of environments.
 func Load(path string) (*File, error) {
-	text, err := os.ReadFile(path)
+	text, err := read(path)
 	if err != nil {
 		return nil, &audit.Error{
 			Code: audit.CodeInvalid, Message: "file of environments: " + err.Error(), Hint: "name an existing file with --environments",
@@ -118,6 +119,16 @@ func Load(path string) (*File, error) {
 		return nil, err
 	}
 	return Parse(text, path, dir)
+}
+
+// read reads a file, or a pipe, and no more of it than Parse takes.
+func read(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // only read
+	return io.ReadAll(io.LimitReader(file, maxFile+1))
 }
 
 // maxFile bounds what is read: a file is written by hand.
