@@ -48,7 +48,7 @@ func sandboxList(ctx context.Context, inv *invocation, envs *environments, _ []s
 	table := tabwriter.NewWriter(inv.stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(table, "NAME\tVERSIONS\tTOOLS\tTASKS\tWHAT IT IS")
 	for _, r := range rows {
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%s\n", r.Name, strings.Join(labels(r.Versions), " "), r.Tools, r.Tasks, r.Description)
+		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%s\n", r.Name, strings.Join(starlark.Manifest{Versions: r.Versions}.Labels(), " "), r.Tools, r.Tasks, r.Description)
 	}
 	return table.Flush()
 }
@@ -101,15 +101,6 @@ func describeMounted(ctx context.Context, envs *environments, name string) liste
 		}
 	}
 	return row
-}
-
-func labels(versions map[string]string) []string {
-	var found []string
-	for label := range versions {
-		found = append(found, label)
-	}
-	slices.Sort(found)
-	return found
 }
 
 func sandboxTools(ctx context.Context, inv *invocation, envs *environments, args []string, f sandboxFlags) error {

@@ -1,9 +1,11 @@
 package starlark
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 
@@ -96,12 +98,9 @@ func readOptional(fsys fs.FS, name string) ([]byte, error) {
 	return text, err
 }
 
-// Labels lists the version labels in order.
+// Labels lists the version labels in order: they are numbers, so 2 is before 10.
 func (m Manifest) Labels() []string {
-	labels := make([]string, 0, len(m.Versions))
-	for label := range m.Versions {
-		labels = append(labels, label)
-	}
-	slices.Sort(labels)
-	return labels
+	return slices.SortedFunc(maps.Keys(m.Versions), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+	})
 }

@@ -184,3 +184,11 @@ func TestTaskState(t *testing.T) {
 		t.Error("a state that is a list was taken")
 	}
 }
+
+// Versions are numbers: a person reads them in their order.
+func TestLabelsAreInOrder(t *testing.T) {
+	got := starlark.Manifest{Versions: map[string]string{"10": "", "2": "", "1": ""}}.Labels()
+	if strings.Join(got, " ") != "1 2 10" {
+		t.Errorf("got %v, want 1 2 10", got)
+	}
+}
