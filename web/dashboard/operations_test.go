@@ -94,7 +94,10 @@ func tokens(t *testing.T, w *world, b *browser) {
 	if _, err := w.Token(t.Context(), audit.SecretHash(secret)); err != nil {
 		t.Errorf("the token that is shown opens nothing: %v", err)
 	}
-	b.open("/settings")
+	b.do(b.pressButton(`button[data-copy]`))
+	b.until(`getSelection().toString() === document.querySelector("#new-token").textContent`)
+	b.open("/settings#100%")
+	b.until(`document.querySelector("time[title]")`)
 	if b.holds(`document.body.textContent.includes("` + secret + `")`) {
 		t.Error("the token is shown twice")
 	}

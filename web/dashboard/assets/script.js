@@ -31,10 +31,14 @@
     if (!link || event.metaKey || event.ctrlKey) return;
     event.preventDefault();
     link.setAttribute("aria-busy", "true");
-    const answer = await fetch(link.href, { headers: { Accept: "text/html" } });
-    if (!answer.ok) return location.assign(link.href);
+    let text;
+    try {
+      const answer = await fetch(link.href, { headers: { Accept: "text/html" } });
+      if (!answer.ok) throw new Error(answer.statusText);
+      text = await answer.text();
+    } catch { return location.assign(link.href); } // which says what is wrong
+    link.removeAttribute("aria-busy");
     const target = document.getElementById(link.dataset.load);
-    const text = await answer.text();
     if (target.matches("textarea")) {
       target.hidden = false;
       target.value = text;
@@ -45,6 +49,17 @@
       link.remove();
     }
   });
+
+  // Text to copy: <button data-copy="id" hidden>. Where the page may not write to
+  // the clipboard the text is marked for the viewer to do it.
+  for (const button of $$("button[data-copy]")) {
+    const from = document.getElementById(button.dataset.copy);
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      getSelection().selectAllChildren(from);
+      try { await navigator.clipboard.writeText(from.textContent); button.textContent = "Copied"; } catch { /* it is marked */ }
+    });
+  }
 
   // Keys.
   const help = $("#keys");
@@ -101,7 +116,9 @@
       part.replaceChildren(...next.childNodes);
       $$("details", part).forEach((d, i) => { d.open = open[i] ?? d.open; });
     }
-    if (at >= 0) select(at);
+    // The row that the keys chose stays chosen; the focus comes back only where it was lost.
+    if (at >= 0 && document.activeElement === document.body) select(at);
+    else rows()[at]?.classList.add("here");
     document.body.dataset.refreshed = String(Number(document.body.dataset.refreshed ?? 0) + 1);
   };
   if (run && $("[data-live]")) {
@@ -136,7 +153,9 @@
   }
   // A link to a field opens what hides it.
   const reveal = () => {
-    const at = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    let id = location.hash.slice(1);
+    try { id = decodeURIComponent(id); } catch { /* as it is */ }
+    const at = id && document.getElementById(id);
     for (let d = at && at.closest("details"); d; d = d.parentElement.closest("details")) d.open = true;
     if (at) at.scrollIntoView({ block: "center" });
   };
