@@ -181,6 +181,14 @@ func TestServeMCP(t *testing.T) {
 		}
 	}
 	play("stdio", &sdk.CommandTransport{Command: program(t, dir, nil, "sandbox", "serve-mcp", "retail-mini@2")})
+	piped := program(t, dir, nil, "sandbox", "serve-mcp", "retail-mini")
+	piped.Stdin = strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"sh","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"get_user","arguments":{"user":"U1"}}}
+`)
+	if out, err := piped.Output(); err != nil || !strings.Contains(string(out), `"id":2,"result"`) {
+		t.Errorf("lines from a pipe that ends: got %q, %v, want the answer to the call", out, err)
+	}
 	cmd := program(t, dir, nil, "sandbox", "serve-mcp", "retail-mini", "--http", "127.0.0.1:0")
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {

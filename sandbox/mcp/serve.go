@@ -80,8 +80,11 @@ func (o *Offer) Serve(ctx context.Context, transport mcp.Transport) error {
 	return server.Run(ctx, transport)
 }
 
-// ServeStdio speaks MCP over this process's stdin and stdout.
-func (o *Offer) ServeStdio(ctx context.Context) error { return o.Serve(ctx, &mcp.StdioTransport{}) }
+// ServeStdio speaks MCP over this process's stdin and stdout, until what stdin
+// brought is answered.
+func (o *Offer) ServeStdio(ctx context.Context) error {
+	return o.Serve(ctx, drained{&mcp.StdioTransport{}})
+}
 
 // idle is how long a client over HTTP may be silent before its worlds end.
 const idle = 30 * time.Minute
