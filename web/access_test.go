@@ -118,6 +118,29 @@ func TestOpenToThisMachineUntilTheFirstToken(t *testing.T) {
 	}
 }
 
+// TestTheDoorStaysClosed lets the only token end: whoever sits at this machine is no
+// admin for that.
+func TestTheDoorStaysClosed(t *testing.T) {
+	t.Parallel()
+	for reason, end := range map[string]func(l *ledger.Ledger) error{
+		"it expired": func(l *ledger.Ledger) error {
+			return l.AddToken(t.Context(), audit.Token{Name: "first", Role: audit.AdminRole, Expires: time.Now().Add(-time.Hour)}, audit.SecretHash("x"))
+		},
+		"it was revoked": func(l *ledger.Ledger) error {
+			give(t, l, "first", audit.AdminRole)
+			return l.RevokeToken(t.Context(), "first")
+		},
+	} {
+		l, at := guarded(t)
+		if err := end(l); err != nil {
+			t.Fatal(err)
+		}
+		if status, _, _ := send(t, noRedirects(), http.MethodGet, at+"/v1/gates", ""); status != http.StatusUnauthorized {
+			t.Errorf("%s: got %d, want 401", reason, status)
+		}
+	}
+}
+
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	l, at := guarded(t)

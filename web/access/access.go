@@ -5,7 +5,8 @@
 // A service that nobody gave a token yet is open to this machine alone: a
 // request over a loopback connection, addressed to a loopback name (which a web
 // site that rebinds its name cannot fake) and not passed on by a proxy, is an
-// admin's. The first token closes it for everybody.
+// admin's. The first token closes it for everybody, and for good: when it expires or
+// is revoked, nobody is let in until somebody with the ledger makes another.
 package access
 
 import (
@@ -32,7 +33,7 @@ const (
 // Keys keeps tokens and sessions. What is not there, revoked or expired is an
 // *audit.Error with CodeUnauthorized.
 type Keys interface {
-	// HasToken reports whether any live token exists.
+	// HasToken reports whether a token was ever made, whatever became of it.
 	HasToken(ctx context.Context) (bool, error)
 	// Token finds a live token by the hash of its text.
 	Token(ctx context.Context, hash audit.Digest) (audit.Token, error)
