@@ -138,13 +138,14 @@ func (l *Ledger) applyMarks(ctx context.Context, run int32) error {
 // late is still looked at.
 const markOverlap = time.Minute
 
-// applyMark takes the calls that came since the mark last looked at the run.
+// applyMark takes the calls that came since the mark last looked at the run. A mark
+// that looked in the future did so before the clock was set back: it looks at all.
 func (l *Ledger) applyMark(ctx context.Context, tx pgx.Tx, run int32, m *audit.Mark) (int, error) {
 	var through time.Time
 	err := tx.QueryRow(ctx, `
 		INSERT INTO mark_run AS x (mark, run, through) VALUES ($1, $2, '-infinity'::timestamptz)
-		ON CONFLICT (mark, run) DO UPDATE SET through = x.through RETURNING CASE WHEN through = '-infinity' THEN 'epoch' ELSE through END`,
-		m.ID, run).Scan(&through)
+		ON CONFLICT (mark, run) DO UPDATE SET through = x.through RETURNING CASE WHEN through = '-infinity' OR through > now() + $3 THEN 'epoch' ELSE through END`,
+		m.ID, run, markOverlap).Scan(&through)
 	if err != nil {
 		return 0, fmt.Errorf("lock mark: %w", err)
 	}

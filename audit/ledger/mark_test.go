@@ -112,6 +112,46 @@ func TestMarksTakeCallsOutOfFiguresAndReturnThem(t *testing.T) {
 	b.verify(t)
 }
 
+// TestMarksOutliveAClockThatIsSetBack has a mark look when the clock was an hour
+// ahead: calls that are committed in that hour leave all the same.
+func TestMarksOutliveAClockThatIsSetBack(t *testing.T) {
+	t.Parallel()
+	b, pairs := marked(t)
+	p := pick(t, pairs, func(p *audit.Pair) bool { return p.Verdict.Scored() && len(p.Verdict.Differences) > 0 })
+	d := p.Verdict.Differences[0]
+	mark := audit.Mark{
+		Run: b.run, Key: p.Key, Kind: audit.MarkKnownIssue, Environment: p.Environment, Tool: p.Action.Call.Tool,
+		Pattern: d.Pattern, Difference: string(d.Kind), Reason: "ticket 12", Author: "a test", Expires: time.Now().Add(time.Hour),
+	}
+	if _, err := b.AddMark(t.Context(), mark); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.pool.Exec(t.Context(), `UPDATE mark_run SET through = now() + interval '1 hour'`); err != nil {
+		t.Fatal(err)
+	}
+	want := 0
+	for seed := uint64(99); want == 0; seed++ {
+		e := newEpisode(seed, 6)
+		later := auditEpisode(&e)
+		for i := range later {
+			if mark.Excuses(&later[i]) {
+				want++
+			}
+		}
+		if _, err := b.Commit(t.Context(), b.run, later); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := b.number(t, `SELECT count(*) FROM excused`)
+	if err := b.ApplyMarks(t.Context(), b.run); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.number(t, `SELECT count(*) FROM excused`) - before; got != want {
+		t.Errorf("%d later calls left the figures, want %d", got, want)
+	}
+	b.verify(t)
+}
+
 func TestMarksOfOneCallAndOfNoise(t *testing.T) {
 	t.Parallel()
 	b, pairs := marked(t)
