@@ -81,6 +81,12 @@ func TestTrainOnCard(t *testing.T) {
 	if err != nil || !strings.Contains(string(steps), "sampling_gap") || !strings.Contains(string(steps), "importance_weight") {
 		t.Errorf("the metrics lack the correction of fast mode: %s, %v", steps, err)
 	}
+	dry := run(t, program(t, dir, []string{"LD_LIBRARY_PATH=" + driver}, "train", "--recipe", "paper-qwen3-1.7b", "--dry-run", "--device", "cuda:7"))
+	for _, want := range []string{"memory that a real run takes of cuda:7:", "12.8 GiB  moments of AdamW", "what cuda:7 has is not known: card 7: this machine has 1"} {
+		if dry.status != 3 || !strings.Contains(dry.stdout, want) {
+			t.Errorf("a dry run for a card that is not there: %+v lacks %q", dry, want)
+		}
+	}
 	smallRecipe(t, filepath.Join(dir, "small.yaml"), "importance_cap: 2", "importance_cap: 0")
 	if got := trains("--device", "cuda"); got.status != 3 || !strings.Contains(got.stderr, "importance_cap is above 0 in fast mode") {
 		t.Errorf("fast mode without its correction: %+v", got)

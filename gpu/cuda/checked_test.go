@@ -26,7 +26,9 @@ func TestChecked(t *testing.T) {
 				return p
 			}
 			devicetest.Run(t, pair)
-			devicetest.Unseen(t, pair)
+			if products == gpu.BF16 { // the kernels of float32 do nothing of their own for it
+				devicetest.Unseen(t, pair)
+			}
 		})
 	}
 	for _, s := range [][3]int{{1, 40, 65}, {13, 33, 48}, {30, 64, 40}, {70, 72, 96}} {
