@@ -99,7 +99,7 @@ func DecodeScoreBatch(text []byte) (ScoreBatch, error) {
 	if len(text) > MaxScoreBytes {
 		return b, &Error{Code: CodeLimit, Message: "a batch of " + strconv.Itoa(len(text)) + " bytes", Hint: "send at most 64 MiB at once"}
 	}
-	if err := batchCrowd.Check(text); err != nil {
+	if err := batchCrowd().Check(text); err != nil {
 		return b, err
 	}
 	if err := DecodeStrict(text, &b); err != nil {
@@ -111,7 +111,7 @@ func DecodeScoreBatch(text []byte) (ScoreBatch, error) {
 // DecodePlace reads the JSON of one output, strictly, into an Output or a type
 // that embeds one.
 func DecodePlace(text []byte, into any) error {
-	if err := placeCrowd.Check(text); err != nil {
+	if err := placeCrowd().Check(text); err != nil {
 		return err
 	}
 	return DecodeStrict(text, into)

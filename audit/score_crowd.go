@@ -9,10 +9,11 @@ import (
 // stands: 1 is the outermost value. Other depths are not bounded.
 type Crowd map[int]int
 
-var (
-	batchCrowd = Crowd{2: MaxOutputs, 4: maxHistory} // {"outputs": [{"history": [
-	placeCrowd = Crowd{2: maxHistory}                // {"history": [
-)
+// batchCrowd bounds {"outputs": [{"history": [.
+func batchCrowd() Crowd { return Crowd{2: MaxOutputs, 4: maxHistory} }
+
+// placeCrowd bounds {"history": [.
+func placeCrowd() Crowd { return Crowd{2: maxHistory} }
 
 // Check refuses a text with an array that is too long, before anything is made of
 // it: an element of two bytes, {}, becomes an Output of hundreds. It reads strings,
