@@ -217,12 +217,27 @@ type AttentionGrad struct {
 	DQ, DK, DV Buffer // (T,H,D), (T,G,D), (T,G,D)
 }
 
+// KVTyped is a Device whose KV arena does not hold F32.
+type KVTyped interface {
+	Device
+	// KVType is the type of an arena's buffers: keys and values are rounded to it when they are stored.
+	KVType() DType
+}
+
+// KVType is the type in which a device's KV arena holds keys and values.
+func KVType(d Device) DType {
+	if t, ok := d.(KVTyped); ok {
+		return t.KVType()
+	}
+	return F32
+}
+
 // KVRows is keys and values of R rows on their way into one layer of the arena. Of
 // an arena's layout only this is promised: a page is a range of elements, and a
 // copy of the range is a copy of the page.
 type KVRows struct {
 	Heads
-	K, V       Buffer // (S,G,D): one layer of the arena
+	K, V       Buffer // (S,G,D), of KVType: one layer of the arena
 	NewK, NewV Buffer // (R,G,D)
 	Slots      Buffer // (R) I32, each once
 }
@@ -234,7 +249,7 @@ type PagedAttention struct {
 	Heads
 	Scale     float32
 	Out, Q    Buffer // (R,H,D)
-	K, V      Buffer // (S,G,D): one layer of the arena, as StoreKV laid it out
+	K, V      Buffer // (S,G,D), of KVType: one layer of the arena, as StoreKV laid it out
 	Tables    Buffer // (B,P) I32 page ids
 	P         int    // pages a row of Tables has room for
 	Sequences Buffer // (R) I32 row of Tables

@@ -8,26 +8,42 @@ type rowBuffer struct {
 	perRow int
 }
 
+// placed is a buffer that has its length.
+type placed struct {
+	buffer *Buffer
+	kind   DType
+	n      int
+}
+
+// words is how much of a memory of 4 bytes an element it takes, in whole cache lines.
+func (b placed) words() int { return aligned((b.n*b.kind.Size() + 3) / 4) }
+
 // plan collects buffers and allocates them at once, so that memory is known,
 // and refused, before the first step.
 type plan struct {
-	floats, ints []rowBuffer // perRow holds the whole length
+	floats, ints []placed
 	total        [2]int
 }
 
 // add plans r rows of each buffer, as floats.
 func (p *plan) add(rows int, list ...rowBuffer) {
 	for _, b := range list {
-		n := rows * b.perRow
-		p.floats = append(p.floats, rowBuffer{b.buffer, n})
-		p.total[0] += aligned(n)
+		p.addOf(F32, rows*b.perRow, b.buffer)
+	}
+}
+
+// addOf plans n elements of a float type.
+func (p *plan) addOf(kind DType, n int, buffers ...*Buffer) {
+	for _, b := range buffers {
+		p.floats = append(p.floats, placed{b, kind, n})
+		p.total[0] += p.floats[len(p.floats)-1].words()
 	}
 }
 
 // addInts plans n indices.
 func (p *plan) addInts(n int, buffers ...*Buffer) {
 	for _, b := range buffers {
-		p.ints = append(p.ints, rowBuffer{b, n})
+		p.ints = append(p.ints, placed{b, I32, n})
 		p.total[1] += aligned(n)
 	}
 }
@@ -50,11 +66,12 @@ func (p *plan) allocate(dev Device, what string) (floats, ints Buffer, err error
 	return floats, ints, nil
 }
 
-func place(memory Buffer, list []rowBuffer) {
+func place(memory Buffer, list []placed) {
 	at := 0
 	for _, b := range list {
-		*b.buffer = memory.Slice(at, at+b.perRow)
-		at += aligned(b.perRow)
+		*b.buffer = memory.Slice(at, at+b.words())
+		b.buffer.Type, b.buffer.Off, b.buffer.Len = b.kind, b.buffer.Off*4/b.kind.Size(), b.n
+		at += b.words()
 	}
 }
 

@@ -29,13 +29,19 @@ type Runner struct {
 func (c RunnerConfig) pagesPerSequence() int { return (c.Context + PageSize - 1) / PageSize }
 
 // PageBytes is what one page of the KV arena takes, over all layers.
-func (c Config) PageBytes() int64 { return int64(PageSize) * int64(c.Layers) * 2 * int64(c.G*c.D) * 4 }
+func (c Config) PageBytes(kv DType) int64 {
+	return int64(PageSize) * int64(c.Layers) * 2 * int64(c.G*c.D) * int64(kv.Size())
+}
+
+// PageBytes is what one page takes on the model's device.
+func (m *Model) PageBytes() int64 { return m.Config.PageBytes(KVType(m.dev)) }
 
 // NewRunner allocates all that steps need.
 func (m *Model) NewRunner(c RunnerConfig) (*Runner, error) {
 	if c.Pages < 1 || c.Rows < 1 || c.Wanted < 1 || c.Sequences < 1 || c.Context < 1 || c.Context > m.Context {
 		return nil, fmt.Errorf("new runner: pages, rows, wanted, sequences and context must be positive, and context at most the model's %d", m.Context)
 	}
+	c.KV = KVType(m.dev)
 	r := &Runner{RunnerConfig: c, forward: forward{Model: m}, rank: m.maxRank(), written: make([]uint64, c.Pages*PageSize)}
 	floats, ints, err := r.plan().allocate(m.dev, fmt.Sprintf("rollouts (%d KV pages of %d tokens, %d rows)", c.Pages, PageSize, c.Rows))
 	if err != nil {
@@ -55,7 +61,7 @@ func (r *Runner) plan() *plan {
 	p, m, c := &plan{}, r.Model, r.RunnerConfig
 	r.keys, r.values = make([]Buffer, m.Layers), make([]Buffer, m.Layers)
 	for l := range m.Layers {
-		p.add((c.Pages+1)*PageSize, rowBuffer{&r.keys[l], m.G * m.D}, rowBuffer{&r.values[l], m.G * m.D})
+		p.addOf(c.KV, (c.Pages+1)*PageSize*m.G*m.D, &r.keys[l], &r.values[l])
 	}
 	p.add(c.Rows, m.layerSizes(&r.acts)...)
 	p.add(c.Rows, rowBuffer{&r.branch, m.Width}, rowBuffer{&r.low, r.rank})

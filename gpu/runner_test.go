@@ -1,12 +1,14 @@
 package gpu_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
 	"understudy/gpu"
+	"understudy/gpu/cuda"
 	"understudy/gpu/reference"
 )
 
@@ -124,7 +126,15 @@ func TestStepIsOneForwardPass(t *testing.T) {
 }
 
 func TestCopyPage(t *testing.T) {
-	m := newModel(t, reference.New(reference.Single), tiny(gpu.Qwen3, true))
+	t.Run("reference", func(t *testing.T) { copyPage(t, reference.New(reference.Single)) })
+	for _, products := range []gpu.DType{gpu.F32, gpu.BF16} {
+		t.Run(fmt.Sprint("cuda, products ", products), func(t *testing.T) { copyPage(t, emulated(t, cuda.Options{Products: products})) })
+	}
+}
+
+func copyPage(t *testing.T, dev gpu.Device) {
+	t.Helper()
+	m := newModel(t, dev, tiny(gpu.Qwen3, true))
 	r := newRunner(t, m)
 	tokens := randomTokens(rand.New(rand.NewPCG(4, 4)), 22, m.Vocab)
 	var prompt, first, second gpu.Step

@@ -105,7 +105,7 @@ func TestTrainingThatDoesNotFit(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.GradientCheckpoints = false
-	plan, err := train.Config{Recipe: r}.Plan(audit.WholePolicy, shape, gpu.BF16)
+	plan, err := train.Config{Recipe: r}.Plan(audit.WholePolicy, shape, gpu.BF16, gpu.BF16)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -160,7 +160,7 @@ func (t *training) printCardNeeds(c gpu.Config) error {
 	if err != nil {
 		return err
 	}
-	p, err := train.Config{Recipe: t.recipe, KVMemory: int64(t.flags.chat.kvMiB) << 20}.Plan(audit.WholePolicy, c, gpu.BF16)
+	p, err := train.Config{Recipe: t.recipe, KVMemory: int64(t.flags.chat.kvMiB) << 20}.Plan(audit.WholePolicy, c, gpu.BF16, o.KVType())
 	if err != nil {
 		return err
 	}

@@ -78,10 +78,10 @@ type Plan struct {
 }
 
 // Plan works out what a parameter set of this shape takes; stored is the type of the files that it
-// begins with.
-func (c Config) Plan(set audit.PolicyRole, model gpu.Config, stored gpu.DType) (Plan, error) {
+// begins with, kv that of the device's KV arena (gpu.KVType).
+func (c Config) Plan(set audit.PolicyRole, model gpu.Config, stored, kv gpu.DType) (Plan, error) {
 	how := c.learning()
-	rollouts, err := how.generator.Runner(model)
+	rollouts, err := how.generator.Runner(model, kv)
 	return Plan{
 		Set: set, Model: model, Trainer: how.trainer, Moments: how.optimizer.Moments, Rollouts: rollouts, Longest: c.Recipe.longestRow(),
 		Reference: c.Recipe.Loss.KL != 0, Stored: stored,
@@ -101,7 +101,7 @@ func (c Config) planned(r Runtime, device gpu.Device, set audit.PolicyRole, fold
 	if err != nil {
 		return err
 	}
-	plan, err := c.Plan(set, model, stored)
+	plan, err := c.Plan(set, model, stored, gpu.KVType(device))
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func (r Recipe) Needs(c gpu.Config, arm Arm) []Need {
 		{"gradients", sets * bytesOfFloat * n},
 		{"moments of AdamW", sets * 2 * bytesOfFloat * n},
 		{"activations of a micro-batch", sets * c.TrainingBytes(trainer)},
-		{"keys and values of one longest request", sets * pages * c.PageBytes()},
+		{"keys and values of one longest request", sets * pages * c.PageBytes(gpu.F32)},
 	}
 	if r.Loss.KL != 0 {
 		trainer.ScoreOnly = true

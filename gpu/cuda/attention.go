@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -68,10 +69,27 @@ func (d *Device) roundedPair(first, second int, a, b gpu.Buffer) (gpu.Buffer, gp
 	return a, b, ok
 }
 
+// KVType is BF16 where what attention reads is rounded to it.
+func (o Options) KVType() gpu.DType {
+	if o.Products == gpu.BF16 {
+		return gpu.BF16
+	}
+	return gpu.F32
+}
+
+// arenaOf refuses an arena of another type than its kernels read.
+func (d *Device) arenaOf(k, v gpu.Buffer) bool {
+	if k.Type == d.KVType() && v.Type == d.KVType() {
+		return true
+	}
+	d.refuse(errors.New("cuda device: a KV arena of another type than KVType"))
+	return false
+}
+
 // StoreKV writes keys and values of rows into their slots, a thread an element.
 func (d *Device) StoreKV(s gpu.KVRows) {
-	if r := s.Slots.Len; r > 0 {
-		d.launch("store_kv"+suffix(d.Products), line(ceil(r*s.G*s.D, threads)), block(threads),
+	if r := s.Slots.Len; r > 0 && d.arenaOf(s.K, s.V) {
+		d.launch("store_kv"+suffix(d.KVType()), line(ceil(r*s.G*s.D, threads)), block(threads),
 			ptr(s.K), ptr(s.V), ptr(s.NewK), ptr(s.NewV), ptr(s.Slots), i32(r), i32(s.G), i32(s.D))
 	}
 }
@@ -80,7 +98,7 @@ func (d *Device) StoreKV(s gpu.KVRows) {
 // rows that share the pages of a split read them once; many rows are blocks enough.
 func (d *Device) AttendPaged(a gpu.PagedAttention) {
 	rows := a.Positions.Len
-	if rows == 0 {
+	if rows == 0 || !d.arenaOf(a.K, a.V) {
 		return
 	}
 	splits := d.splits(a)

@@ -2,6 +2,7 @@ package cuda_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"understudy/gpu"
@@ -36,7 +37,7 @@ func manyRows(p *devicetest.Pair, h gpu.Heads) {
 	out, lse, paged := p.Random(q.Dev.Len, 1), p.Random(tokens*h.H, 1), p.Random(q.Dev.Len, 1)
 	one := p.Ints(make([]int32, tokens)...)
 	d.Attend(gpu.Attention{Heads: h, Scale: 0.3, Out: out.Dev, LSE: lse.Dev, Q: q.Dev, K: k.Dev, V: v.Dev, Starts: one.Dev})
-	keys, values := p.Alloc(gpu.F32, pages*gpu.PageSize*h.G*h.D), p.Alloc(gpu.F32, pages*gpu.PageSize*h.G*h.D)
+	keys, values := p.Arena(0, pages*gpu.PageSize*h.G*h.D), p.Arena(0, pages*gpu.PageSize*h.G*h.D)
 	d.StoreKV(gpu.KVRows{Heads: h, K: keys.Dev, V: values.Dev, NewK: k.Dev, NewV: v.Dev, Slots: p.Ints(slots...).Dev})
 	d.AttendPaged(gpu.PagedAttention{
 		Heads: h, Scale: 0.3, Out: paged.Dev, Q: q.Dev, K: keys.Dev, V: values.Dev, Tables: p.Ints(table...).Dev, P: pages,
@@ -44,5 +45,35 @@ func manyRows(p *devicetest.Pair, h gpu.Heads) {
 	})
 	if !slices.Equal(p.Download(paged.Dev), p.Download(out.Dev)) {
 		p.T.Errorf("heads of width %d: rows over the arena differ from training's", h.D)
+	}
+}
+
+// Keys and values that are rounded to BF16 take half the memory, and an arena that lies otherwise is refused.
+func TestArenaOfHalfTheSize(t *testing.T) {
+	t.Parallel()
+	const pages = 30
+	runner := func(products gpu.DType) (*cuda.Device, *gpu.Model, *gpu.Runner) {
+		d := open(t, cuda.Options{Products: products})
+		m, err := gpu.NewRandom(d, small(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := m.NewRunner(gpu.RunnerConfig{Pages: pages, Rows: 4, Wanted: 4, Sequences: 2, Context: 16})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d, m, r
+	}
+	_, m, whole := runner(gpu.F32)
+	d, rounded, half := runner(gpu.BF16)
+	saved := (pages + 1) * rounded.PageBytes() // and the page of padding
+	if 2*rounded.PageBytes() != m.PageBytes() || whole.Bytes()-half.Bytes() != saved || half.KV != gpu.BF16 {
+		t.Errorf("rounded, a page takes %d of %d bytes and the rollouts %d of %d, want half of each page", rounded.PageBytes(), m.PageBytes(), half.Bytes(), whole.Bytes())
+	}
+	p := devicetest.NewPair(t, d)
+	k := p.Random(16*2*6, 1).Dev
+	d.StoreKV(gpu.KVRows{Heads: small().Heads, K: k, V: k, NewK: k.Slice(0, 12), NewV: k.Slice(0, 12), Slots: p.Ints(0).Dev})
+	if err := d.Sync(); err == nil || !strings.Contains(err.Error(), "another type than KVType") {
+		t.Errorf("an arena in float32: %v", err)
 	}
 }

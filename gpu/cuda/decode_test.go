@@ -94,8 +94,8 @@ func (d *decoding) step(i int) *gpu.Step {
 	return s
 }
 
-// bare is a device without capabilities: nothing is padded, and logits come back.
-type bare struct{ gpu.Device }
+// bare is a device that neither replays nor draws: nothing is padded, and logits come back.
+type bare struct{ gpu.KVTyped }
 
 // Steps of a decode are replayed, whoever joins and leaves, over the bounds of pages and of a split, with the
 // bits that they have without padding and graphs.

@@ -53,6 +53,7 @@ type Device struct {
 	drawn      []drawn
 	refused    error // the first failure that no driver has reported
 	warned     bool  // that products go unchecked
+	graphless  bool  // that the driver makes no graphs was told
 	closed     bool
 }
 
@@ -224,6 +225,16 @@ func (d *Device) Name() string {
 		name += fmt.Sprintf(", without graphs (%v)", *err)
 	}
 	return name
+}
+
+// warnOfGraphs tells once that the driver made no graph of a list.
+func (d *Device) warnOfGraphs() {
+	err := d.thread.graphs.refused.Load()
+	if err == nil || d.graphless || d.Warn == nil {
+		return
+	}
+	d.graphless = true
+	d.Warn(fmt.Sprintf("kernels are launched one by one, which costs small steps most: the driver made no graph of them (%v)", *err))
 }
 
 // Mode is what New was asked for.

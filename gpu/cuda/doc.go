@@ -34,8 +34,7 @@
 // with a card check.sh runs these tests there (UNDERSTUDY_CUDA=driver) and compute-sanitizer, and
 // bench.sh measures.
 //
-// Not done: activations in bfloat16; an arena of half the size, when keys and values are rounded (it is
-// read at half the cost, but lies in memory for float32); more than one card a model.
+// Not done: activations in bfloat16; more than one card a model.
 //
 // Read next: device.go, command.go, thread.go, forward.go, product.go, attention.go.
 package cuda

@@ -81,7 +81,8 @@ func TestGraphsThatTheDriverRefuses(t *testing.T) {
 		{"cuGraphLaunch", 1, "CUDA_ERROR_OUT_OF_MEMORY: launch a graph"},
 	} {
 		f := newFaulty(t)
-		d, err := f.open(cuda.Options{})
+		var told []string
+		d, err := f.open(cuda.Options{Warn: func(text string) { told = append(told, text) }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,6 +94,9 @@ func TestGraphsThatTheDriverRefuses(t *testing.T) {
 		}
 		if name := d.Name(); !strings.Contains(name, ", without graphs ("+c.want) {
 			t.Errorf("%s fails after %d: the device is %q, want %q in it", c.symbol, c.after, name, c.want)
+		}
+		if len(told) != 1 || !strings.Contains(told[0], "no graph of them ("+c.want) {
+			t.Errorf("%s fails after %d: %q was told", c.symbol, c.after, told)
 		}
 	}
 	f := newFaulty(t)

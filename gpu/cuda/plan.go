@@ -75,7 +75,9 @@ func (j Job) Plan() (Plan, error) {
 		add("activations of a micro-batch", j.Model.TrainingBytes(*j.Training))
 	}
 	if j.Rollouts != nil {
-		add("keys, values and activations of rollouts", j.Model.RolloutBytes(*j.Rollouts))
+		rollouts := *j.Rollouts
+		rollouts.KV = Options{Products: j.Products}.KVType()
+		add("keys, values and activations of rollouts", j.Model.RolloutBytes(rollouts))
 	}
 	add("scratch of products", j.scratch())
 	add("room to check cuBLASLt's products", j.checkRoom())

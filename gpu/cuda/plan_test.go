@@ -71,7 +71,7 @@ func TestPlanOfAdapter(t *testing.T) {
 	t.Parallel()
 	shape := qwen3Shapes()["8B"]
 	training := gpu.TrainerConfig{Tokens: 8192, Checkpoint: true}
-	rollouts := gpu.RunnerConfig{Pages: 4096, Rows: 512, Wanted: 256, Sequences: 256, Context: 4096}
+	rollouts := gpu.RunnerConfig{Pages: 4096, Rows: 512, Wanted: 256, Sequences: 256, Context: 4096, KV: gpu.BF16}
 	plan, err := cuda.Job{
 		Model: shape, Products: gpu.BF16, Stored: gpu.BF16, Training: &training, Rollouts: &rollouts,
 		Adapters: []gpu.AdapterConfig{{Rank: 16, Alpha: 32}},

@@ -225,6 +225,7 @@ func (d *Device) wait(doing string) error {
 	d.flush()
 	err := d.thread.do(func() error { return d.thread.wait(doing) })
 	d.host.used = 0
+	d.warnOfGraphs()
 	if refused := d.refused; refused != nil {
 		d.refused = nil
 		err = refused

@@ -98,7 +98,7 @@ func attendPagedSharedPrefix(p *Pair) {
 	h := gpu.Heads{H: 6, G: 2, D: 32}
 	tables := []int32{3, 1, 4, 0, 3, 1, 0, 0, 3, 5, 4, 0, 2, 1, 4, 0}
 	sequences, positions := []int32{0, 1, 2, 0, 3, 1, 1}, []int32{40, 31, 33, 47, 32, 16, 2}
-	k, v := p.Random(6*16*h.G*h.D, 1), p.Random(6*16*h.G*h.D, 1)
+	k, v := p.Arena(nan(), 6*16*h.G*h.D), p.Arena(nan(), 6*16*h.G*h.D)
 	newK, newV, slots := p.Random(6*16*h.G*h.D, 1), p.Random(6*16*h.G*h.D, 1), make([]int32, 6*16)
 	for i := range slots {
 		slots[i] = int32(i)
@@ -155,8 +155,7 @@ func newArena(p *Pair, b attentionBuffers, c attentionCase) arena {
 		a.rows = append(a.rows, rows)
 	}
 	width := c.heads.G * c.heads.D
-	stale := slices.Repeat([]float32{nan()}, pages*gpu.PageSize*width)
-	a.k, a.v, a.tables = p.Floats(stale), p.Floats(stale), p.Ints(tables...)
+	a.k, a.v, a.tables = p.Arena(nan(), pages*gpu.PageSize*width), p.Arena(nan(), pages*gpu.PageSize*width), p.Ints(tables...)
 	p.Device.StoreKV(gpu.KVRows{
 		Heads: c.heads, K: a.k.Dev, V: a.v.Dev, NewK: b.k.Dev, NewV: b.v.Dev, Slots: p.Ints(slots...).Dev,
 	})

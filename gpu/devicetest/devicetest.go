@@ -6,6 +6,7 @@ package devicetest
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"understudy/gpu"
@@ -105,6 +106,16 @@ func (p *Pair) Floats(x []float32) Buffers {
 	b := p.Alloc(gpu.F32, len(x))
 	p.Reference.Upload(b.Ref, x)
 	p.Device.Upload(b.Dev, x)
+	return b
+}
+
+// Arena is n elements of a layer of the KV arena, all x, in the type that each device has it in.
+func (p *Pair) Arena(x float32, n int) Buffers {
+	p.T.Helper()
+	stale := slices.Repeat([]float32{x}, n)
+	b := Buffers{Ref: p.Alloc(gpu.F32, n).Ref, Dev: p.Alloc(gpu.KVType(p.Device), n).Dev}
+	p.Reference.Upload(b.Ref, stale)
+	p.Device.Upload(b.Dev, stale)
 	return b
 }
 

@@ -48,7 +48,7 @@ type Engine struct {
 
 // New allocates the KV arena and starts the engine; Close ends it.
 func New(m *gpu.Model, c Config) (*Engine, error) {
-	c, count, err := c.fit(m.Config)
+	c, count, err := c.fit(m.Config, gpu.KVType(m.Device()))
 	if err != nil {
 		return nil, err
 	}
@@ -64,10 +64,13 @@ func New(m *gpu.Model, c Config) (*Engine, error) {
 	return e, nil
 }
 
-// Runner is the memory that an engine for a model of this shape would take. Nothing is allocated.
-func (c Config) Runner(m gpu.Config) (gpu.RunnerConfig, error) {
-	c, count, err := c.fit(m)
-	return c.runner(count), err
+// Runner is the memory that an engine for a model of this shape would take on a device whose KV arena is of
+// this type (gpu.KVType). Nothing is allocated.
+func (c Config) Runner(m gpu.Config, kv gpu.DType) (gpu.RunnerConfig, error) {
+	c, count, err := c.fit(m, kv)
+	r := c.runner(count)
+	r.KV = kv
+	return r, err
 }
 
 func (c Config) runner(count int) gpu.RunnerConfig {
@@ -78,7 +81,7 @@ func (c Config) runner(count int) gpu.RunnerConfig {
 }
 
 // fit fills in defaults and turns memory into pages.
-func (c Config) fit(m gpu.Config) (Config, int, error) {
+func (c Config) fit(m gpu.Config, kv gpu.DType) (Config, int, error) {
 	if c.Batch < 0 || c.Prefill < 0 || c.Context < 0 || c.Memory < 0 {
 		return c, 0, errors.New("start the engine: memory, batch, prefill and context must not be negative")
 	}
@@ -99,12 +102,12 @@ func (c Config) fit(m gpu.Config) (Config, int, error) {
 	}
 	c.Workers = max(c.Workers, 1)
 	most := c.Batch * spanned(0, c.Context)
-	count := int(min(int64(most), defaultMemory/m.PageBytes()))
+	count := int(min(int64(most), defaultMemory/m.PageBytes(kv)))
 	if c.Memory > 0 {
-		count = int(c.Memory / m.PageBytes())
+		count = int(c.Memory / m.PageBytes(kv))
 	}
 	if count < 1 {
-		return c, 0, fmt.Errorf("start the engine: %d bytes are less than one KV page of %d: %w", c.Memory, m.PageBytes(), ErrBudget)
+		return c, 0, fmt.Errorf("start the engine: %d bytes are less than one KV page of %d: %w", c.Memory, m.PageBytes(kv), ErrBudget)
 	}
 	return c, count, nil
 }

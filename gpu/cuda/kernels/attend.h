@@ -44,7 +44,7 @@ template <class T> DEVICE PackedKeys<T> packed_keys(const T* k, const T* v, int 
 // paged_keys knows the layout of kv.cu.
 template <class T> DEVICE PagedKeys<T> paged_keys(const T* k, const T* v, const int* pages, int group, int g, int d) {
 	int64_t at = (int64_t)group * chunk * d;
-	return PagedKeys<T>{k + at, v + at, pages, d, (int64_t)(64 / (int)sizeof(T)) * g * d};
+	return PagedKeys<T>{k + at, v + at, pages, d, (int64_t)chunk * g * d};
 }
 
 // PackedRows and ArenaRows say which sequence a row belongs to and how many keys it attends to.

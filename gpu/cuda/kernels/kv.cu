@@ -1,6 +1,5 @@
 // The KV arena: a page (16 tokens, gpu.PageSize) has its G heads one after the other, of each the keys
-// or values as (16,D), so that a head's page is one run of memory. A page takes 16·G·D·4 bytes
-// in both element types; bfloat16 leaves the second half alone.
+// or values as (16,D), so that a head's page is one run of memory.
 //
 //	name         grid               block
 //	store_kv_T   ceil(rows·g·d/256) 256   keys, values (S,G,D) [slots (R)] = new_k, new_v (R,G,D)
@@ -15,8 +14,7 @@ DEVICE void store_kv(T* keys, T* values, const float* new_k, const float* new_v,
 	int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x;
 	if (i >= (int64_t)rows * g * d) return;
 	int c = (int)(i % d), head = (int)(i / d % g), slot = slots[i / d / g];
-	const int page_elements = 64 / (int)sizeof(T);
-	int64_t to = ((int64_t)(slot / 16) * page_elements * g + (int64_t)head * 16 + slot % 16) * d + c;
+	int64_t to = (((int64_t)(slot / 16) * g + head) * 16 + slot % 16) * d + c;
 	store(keys + to, new_k[i]);
 	store(values + to, new_v[i]);
 }
