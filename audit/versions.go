@@ -43,21 +43,32 @@ func (a *Auditor) AcrossVersions(ctx context.Context, base string, others []stri
 	if err != nil {
 		return nil, err
 	}
+	for _, ref := range others {
+		if _, err := a.config.Opener.Environment(ctx, ref); err != nil {
+			return nil, fmt.Errorf("open %s: %w", ref, err)
+		}
+	}
 	known := make([][]Pair, len(episodes))
 	run := func(ref string, i int) ([]Pair, error) {
 		ep := episodes[i]
 		ep.Environment = ref
 		pairs, err := a.Episode(ctx, &ep)
-		if err == nil && commit != nil {
-			err = commit(ref, pairs)
-		}
 		if err != nil {
 			return nil, fmt.Errorf("audit episode %s on %s: %w", ep.ID, ref, err)
 		}
 		return pairs, nil
 	}
+	keep := func(ref string, pairs []Pair) error {
+		if commit == nil {
+			return nil
+		}
+		return commit(ref, pairs)
+	}
 	for i := range episodes {
 		if known[i], err = run(base, i); err != nil {
+			return nil, err
+		}
+		if err := keep(base, known[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -69,11 +80,14 @@ func (a *Auditor) AcrossVersions(ctx context.Context, base string, others []stri
 			switch {
 			case ErrorCode(err) == CodeNotFound && episodes[i].Start.Task != "":
 				s.figures.Missing++
+				continue
 			case err != nil:
 				return nil, err
-			default:
-				s.episode(known[i], pairs)
 			}
+			if err := keep(ref, pairs); err != nil {
+				return nil, err
+			}
+			s.episode(known[i], pairs)
 		}
 		all = append(all, s.finish())
 	}

@@ -67,3 +67,40 @@ func TestAcrossVersions(t *testing.T) {
 		})
 	}
 }
+
+// blind serves tasks of the default world, and shows no state.
+type blind struct{ audit.Environment }
+
+func (b blind) Open(ctx context.Context, start audit.Start) (audit.Session, error) {
+	start.Task = ""
+	session, err := b.Environment.Open(ctx, start)
+	return struct{ audit.Session }{session}, err
+}
+
+// An episode whose task is not among a version's is missing; a version that is not
+// there, and a run that is gone, are errors.
+func TestWhatIsMissingIsATask(t *testing.T) {
+	t.Parallel()
+	episodes := []audit.Episode{*calls(audit.Forced, call("get_wallet", `{"user_id":"u0"}`))}
+	episodes[0].Start.Task = "t1"
+	episodes[0].Actions[0].Rehearsal = answer(`{"wallet":1000}`)
+	a := newAuditor(t, audit.Config{Opener: opener{"shop@1": blind{shop(t, 1)}, "shop@2": blind{shop(t, 2)}}})
+	gone := &audit.Error{Code: audit.CodeNotFound, Message: "run was dropped"}
+	for name, row := range map[string]struct {
+		other string
+		keep  func(ref string, pairs []audit.Pair) error
+	}{
+		"no such version": {"shop@9", nil},
+		"the run of it is gone": {"shop@2", func(ref string, _ []audit.Pair) error {
+			if ref == "shop@2" {
+				return gone
+			}
+			return nil
+		}},
+	} {
+		all, err := a.AcrossVersions(t.Context(), "shop@1", []string{row.other}, episodes, row.keep)
+		if audit.ErrorCode(err) != audit.CodeNotFound {
+			t.Errorf("%s: %+v, %v", name, all, err)
+		}
+	}
+}
