@@ -56,3 +56,19 @@ func (p *Pair) EffectCells() []EffectCell {
 	}
 	return all
 }
+
+// LeafCells writes a change of the state as its verdict compares it: by leaf cells,
+// without the environment's bookkeeping.
+func LeafCells(p diff.Patch) diff.Patch {
+	all, err := cellsOf(p, diff.Limits{})
+	if err != nil {
+		return p
+	}
+	patch := all.patchOf()
+	for i := range patch {
+		if before, known := valueBefore(p, patch[i].Path); known {
+			patch[i].Old = before.JSON()
+		}
+	}
+	return patch
+}

@@ -238,7 +238,7 @@ func (c cellRow) Says() string {
 // Right reports whether rehearsal and state agree.
 func (c cellRow) Right() bool { return c.Made && c.IsClaimed && c.After == c.Claimed }
 
-// cellsOf merges the executed and the claimed delta by path.
+// cellsOf merges the executed and the claimed delta by leaf cell, as the verdict does.
 func cellsOf(p *audit.Pair) []cellRow {
 	rows := map[string]*cellRow{}
 	var order []string
@@ -250,7 +250,7 @@ func cellsOf(p *audit.Pair) []cellRow {
 		return rows[path]
 	}
 	if p.Observation != nil {
-		for _, op := range p.Observation.Delta {
+		for _, op := range audit.LeafCells(p.Observation.Delta) {
 			r := at(op.Path)
 			r.Made, r.Before, r.After = true, brief(maxValue, string(op.Old)), brief(maxValue, string(op.Value))
 		}
