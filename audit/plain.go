@@ -34,6 +34,19 @@ func Plain(s string) string {
 	return b.String()
 }
 
+// ShellWord is a name as one word of a command that a person is told to type:
+// quoted for a POSIX shell where it has to be. Names come from whoever made them.
+func ShellWord(name string) string {
+	name = Plain(name)
+	harmless := func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("@%+=:,./_-", r)
+	}
+	if name != "" && !strings.ContainsFunc(name, func(r rune) bool { return !harmless(r) }) {
+		return name
+	}
+	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
+}
+
 // hidden reports whether a character is not what it seems.
 func hidden(r rune) bool {
 	if r == '\n' || r == '\t' {

@@ -26,3 +26,20 @@ func TestPlain(t *testing.T) {
 		}
 	}
 }
+
+// A shell reads the word as one argument, whatever the name holds.
+func TestShellWord(t *testing.T) {
+	for name, want := range map[string]string{
+		"step-200":           "step-200",
+		"retail@1":           "retail@1",
+		"":                   "''",
+		"two words":          "'two words'",
+		"x; rm -rf ~":        "'x; rm -rf ~'",
+		"it's $(id) `id`":    `'it'\''s $(id) ` + "`id`'",
+		"<b>\x1b[31mred</b>": "'<b>␛[31mred</b>'",
+	} {
+		if got := audit.ShellWord(name); got != want {
+			t.Errorf("%q: got %s, want %s", name, got, want)
+		}
+	}
+}

@@ -141,5 +141,5 @@ func (p *pipeline) waitFor(ctx context.Context, inv *invocation, run string, don
 
 // leftOff says how an audit that ctx ended is gone on with.
 func leftOff(ctx context.Context, run string) error {
-	return fmt.Errorf("audit of run %s: %w; `understudy audit --run %s` goes on from here", run, context.Cause(ctx), run)
+	return fmt.Errorf("audit of run %s: %w; `understudy audit --run %s` goes on from here", run, context.Cause(ctx), audit.ShellWord(run))
 }

@@ -38,7 +38,7 @@ func (g gateFlags) buyMissing(ctx context.Context, inv *invocation, l *ledger.Le
 	}
 	run := v.Evidence.Run.ID
 	fmt.Fprintf(inv.stdout, "bought %d of %d missing calls for run %s; audit them with: understudy audit --run %s --policy URL\n",
-		queued, missing(v), run, run)
+		queued, missing(v), run, audit.ShellWord(run))
 	return nil
 }
 

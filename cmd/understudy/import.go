@@ -74,7 +74,7 @@ func importFiles(ctx context.Context, inv *invocation, f importFlags) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(inv.stdout, "queued as run %s; a running service audits it, or: understudy audit --run %s\n", run, run)
+		fmt.Fprintf(inv.stdout, "queued as run %s; a running service audits it, or: understudy audit --run %s\n", run, audit.ShellWord(run))
 		return nil
 	})
 }

@@ -93,7 +93,7 @@ func printRun(ctx context.Context, inv *invocation, l *ledger.Ledger, name strin
 	}
 	printEpisodes(inv.stdout, figures)
 	printTotals(inv.stdout, run, figures)
-	fmt.Fprintf(inv.stdout, "run %s: understudy report %s\n", name, name)
+	fmt.Fprintf(inv.stdout, "run %s: understudy report %s\n", name, audit.ShellWord(name))
 	return nil
 }
 

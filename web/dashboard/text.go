@@ -28,6 +28,7 @@ func (s *site) functions() template.FuncMap {
 		"signed":   signed,
 		"plain":    audit.Plain,
 		"brief":    brief,
+		"shell":    audit.ShellWord,
 		"when":     when,
 		"words":    words,
 		"args":     args,
