@@ -30,7 +30,8 @@ func TestEffectCells(t *testing.T) {
 	}{
 		"faithful block": {audit.EffectByBlock, faithful, nil},
 		"wrong, invented and forgotten": {
-			audit.EffectByBlock, diff.Patch{faithful[0], {Op: diff.OpReplace, Path: "/orders/W1/n", Value: value(`2`)}, {Op: diff.OpReplace, Path: "/users/u1/paid", Value: value(`true`)}},
+			audit.EffectByBlock,
+			diff.Patch{faithful[0], {Op: diff.OpReplace, Path: "/orders/W1/n", Value: value(`2`)}, {Op: diff.OpReplace, Path: "/users/u1/paid", Value: value(`true`)}},
 			[]audit.EffectCell{
 				{Path: "/orders/W1/n", Kind: audit.WrongCell, Claimed: value(`2`), Made: value(`1.0`)},
 				{Path: "/users/u1/paid", Kind: audit.PhantomCell, Claimed: value(`true`)},
