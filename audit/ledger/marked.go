@@ -19,21 +19,28 @@ const markedPeriod = 10 * time.Second
 // At most worldDetails marks of an environment are rules. It is safe for concurrent use.
 type MarkedRules struct {
 	ledger *Ledger
+	base   *audit.Rules // of environments without marks; nil: the defaults
 
 	mu    sync.Mutex
 	read  time.Time
 	rules map[string]*audit.Rules // by environment
 }
 
-// MarkedRules returns rules that follow the ledger's marks.
-func (l *Ledger) MarkedRules() *MarkedRules { return &MarkedRules{ledger: l} }
+// MarkedRules returns the rules base, nil for the defaults, with what the ledger's
+// marks add.
+func (l *Ledger) MarkedRules(base *audit.Rules) *MarkedRules {
+	return &MarkedRules{ledger: l, base: base}
+}
 
 // Of are the rules of an environment as they were last read; nil: the defaults.
 // See audit.Config.
 func (m *MarkedRules) Of(environment string) *audit.Rules {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.rules[label(environment)]
+	if marked := m.rules[label(environment)]; marked != nil {
+		return marked
+	}
+	return m.base
 }
 
 // Follow reads the marks again when they may have changed.
@@ -51,14 +58,14 @@ func (m *MarkedRules) Follow(ctx context.Context) error {
 	for i := range marks {
 		k := &marks[i]
 		path := audit.NoisePath{Tool: k.Tool, Pattern: k.Pattern, Masked: true}
-		if _, err := rulesWith([]audit.NoisePath{path}); err != nil {
+		if _, err := m.with([]audit.NoisePath{path}); err != nil {
 			continue // no pattern that a rule can have: the mark still takes calls out of the figures
 		}
 		paths[k.Environment] = append(paths[k.Environment], path)
 	}
 	rules := make(map[string]*audit.Rules, len(paths))
 	for environment := range paths {
-		if rules[environment], err = rulesWith(paths[environment]); err != nil {
+		if rules[environment], err = m.with(paths[environment]); err != nil {
 			return err
 		}
 	}
@@ -66,8 +73,13 @@ func (m *MarkedRules) Follow(ctx context.Context) error {
 	return nil
 }
 
-func rulesWith(paths []audit.NoisePath) (*audit.Rules, error) {
-	rules, err := audit.NewRules(audit.RulesSpec{}, nil, audit.NewNoise(paths))
+// with are the base rules without the paths that are noise.
+func (m *MarkedRules) with(paths []audit.NoisePath) (rules *audit.Rules, err error) {
+	if noise := audit.NewNoise(paths); m.base == nil {
+		rules, err = audit.NewRules(audit.RulesSpec{}, nil, noise)
+	} else {
+		rules, err = m.base.WithNoise(noise)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("rules of marked noise: %w", err)
 	}

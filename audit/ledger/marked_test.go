@@ -34,7 +34,7 @@ func TestMarkedNoiseIsARuleOfLaterAudits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rules := b.MarkedRules()
+	rules := b.MarkedRules(nil)
 	if err := rules.Follow(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -60,6 +60,17 @@ func TestMarkedNoiseIsARuleOfLaterAudits(t *testing.T) {
 	if before.Digest() == after.Digest() {
 		t.Error("verdicts do not say that they were judged by other rules")
 	}
+	written, err := audit.ParseRules(nil, []byte("version: \"1\"\ntools:\n  another_tool:\n    /note: volatile\n"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := b.MarkedRules(written)
+	if err := both.Follow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if both.Of("elsewhere") != written || judge(both.Of(mark.Environment), mark.Tool) != audit.S0 || judge(both.Of(mark.Environment), "another_tool") == judge(before, "another_tool") {
+		t.Error("a mark and written rules do not stand together")
+	}
 	world, err := b.World(t.Context(), mark.Environment, pairs[0].Version)
 	if err != nil || !slices.ContainsFunc(world.Marked, func(m audit.Mark) bool {
 		return m.Pattern == mark.Pattern && m.Reason == mark.Reason && m.Author == mark.Author && !m.Expires.IsZero()
@@ -69,7 +80,7 @@ func TestMarkedNoiseIsARuleOfLaterAudits(t *testing.T) {
 	if _, err := b.pool.Exec(t.Context(), `UPDATE mark SET expires_at = now() - interval '1 second'`); err != nil {
 		t.Fatal(err)
 	}
-	expired := b.MarkedRules()
+	expired := b.MarkedRules(nil)
 	if err := expired.Follow(t.Context()); err != nil || expired.Of(mark.Environment) != nil {
 		t.Errorf("an expired mark is still a rule: %v", err)
 	}
@@ -104,7 +115,7 @@ func TestMarksAreWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	away.Store(true)
-	rules, tries := l.MarkedRules(), 0
+	rules, tries := l.MarkedRules(nil), 0
 	err = l.Patiently(t.Context(), func() error {
 		err := rules.Follow(t.Context())
 		if tries++; tries == 3 {
@@ -144,7 +155,7 @@ func TestMarksOfOneEnvironmentDoNotCrowdOutAnother(t *testing.T) {
 		FROM (SELECT 'a' AS e, generate_series(1, 501) AS i UNION ALL SELECT 'z', 1) m`); err != nil {
 		t.Fatal(err)
 	}
-	rules := b.MarkedRules()
+	rules := b.MarkedRules(nil)
 	if err := rules.Follow(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -30,6 +30,8 @@ type Config struct {
 	PolicyKey           opaque        `setting:"policy-key"           default:""               help:"bearer token of the model server that --policy names"`
 	JudgeKey            opaque        `setting:"judge-key"            default:""               help:"bearer token of the server that --judge names"`
 	Environments        string        `setting:"environments"         default:""               help:"YAML file that declares environments of yours; by default environments.yaml, where there is one"`
+	Rules               string        `setting:"rules"                default:""               help:"YAML file that says how tools answer: fields and codes of failure, and known defects of a sandbox"`
+	PathPolicy          string        `setting:"path-policy"          default:""               help:"YAML file that says how fields compare: as ids, times, numbers within a tolerance, or not at all"`
 	SamplingSecret      opaque        `setting:"sampling-secret"      default:""               help:"keys the choice of what is audited, so that a policy cannot tell"`
 	GateWebhook         secret        `setting:"gate-webhook"         default:""               help:"URL that is told when a gate turns from PASS to FAIL and stays there for two verdicts"`
 	OutboundAllow       string        `setting:"outbound-allow"       default:""               help:"addresses and networks inside that webhooks and redirects of model servers may reach, such as 10.0.0.0/8,127.0.0.1"`

@@ -139,10 +139,10 @@ func (e *environments) mounted(ctx context.Context, set *mount.Set, ref string) 
 	return env, e.tested(ctx, audit.Contract(report))
 }
 
-// followMarks has audits leave out what people marked as noise, and returns the
-// rules that do.
-func (e *environments) followMarks(l *ledger.Ledger) func(environment string) *audit.Rules {
-	e.marked, e.patiently = l.MarkedRules(), l.Patiently
+// follow returns the rules that answers are judged by: those that were written, base,
+// without what people marked as noise.
+func (e *environments) follow(l *ledger.Ledger, base *audit.Rules) func(environment string) *audit.Rules {
+	e.marked, e.patiently = l.MarkedRules(base), l.Patiently
 	return e.marked.Of
 }
 

@@ -45,13 +45,16 @@ type pipelineConfig struct {
 
 func newPipeline(r *resources, cfg Config, log *slog.Logger, pc pipelineConfig) (*pipeline, error) {
 	p := &pipeline{envs: newEnvironments(cfg), metrics: pc.metrics, rehearses: pc.rehearser != nil}
-	var err error
+	written, err := loadRules(cfg)
+	if err != nil {
+		return nil, err
+	}
 	if p.ledger, err = ledger.New(r.pool, ledger.Config{}); err != nil {
 		return nil, err
 	}
 	p.envs.keepContracts(p.ledger, log)
 	p.auditor, err = audit.New(audit.Config{
-		Opener: p.envs, Rules: p.envs.followMarks(p.ledger), Rehearser: pc.rehearser, Rehearsals: pc.rehearsals, RehearseTimeout: pc.patience, Secret: []byte(cfg.SamplingSecret),
+		Opener: p.envs, Rules: p.envs.follow(p.ledger, written), Rehearser: pc.rehearser, Rehearsals: pc.rehearsals, RehearseTimeout: pc.patience, Secret: []byte(cfg.SamplingSecret),
 	})
 	if err != nil {
 		return nil, err

@@ -27,16 +27,19 @@ type rewards struct {
 
 // startRewards opens the hook and answers NATS requests until close.
 func startRewards(ctx context.Context, r *resources, cfg Config, l *ledger.Ledger, log *slog.Logger, trace audit.TraceFunc) (*rewards, error) {
+	written, err := loadRules(cfg)
+	if err != nil {
+		return nil, err
+	}
 	s := &rewards{envs: newEnvironments(cfg)}
 	config := audit.HookConfig{
-		Audit: audit.Config{Opener: s.envs, Rules: s.envs.followMarks(l)}, Store: l, Canaries: l.CanaryEpisodes,
+		Audit: audit.Config{Opener: s.envs, Rules: s.envs.follow(l, written)}, Store: l, Canaries: l.CanaryEpisodes,
 		Parse:  func(text string) audit.Rehearsal { r, _ := envace.ParseRehearsal(text); return r },
 		Secret: []byte(cfg.SamplingSecret), Budget: cfg.RewardBudget, HeldOut: heldOut(cfg.RewardHoldOut),
 	}
 	if cfg.RewardRate < 1 {
 		config.Inclusion = audit.Stratified(cfg.RewardRate)
 	}
-	var err error
 	if s.hook, err = audit.NewHook(config); err != nil {
 		return nil, errors.Join(err, s.envs.Close())
 	}
