@@ -23,7 +23,7 @@ import (
 type Spec struct {
 	Document    string            // file or URL of the OpenAPI document; "" = every declared tool is POST /NAME
 	URL         string            // of the backend; "" = the document's first server
-	Headers     map[string]string // of every request
+	Headers     map[string]string // of every request; no host gets them that only a document names
 	LastSegment bool              // tools are named by the last segment of their path
 	Exclude     []string          // paths that are no tools
 
@@ -83,6 +83,9 @@ func (s *server) load(ctx context.Context, config adapter.Config) error {
 		}
 		if base == "" {
 			base = declared
+			if len(s.spec.Headers) > 0 && remote(s.spec.Document) && !sameHost(base, s.spec.Document) {
+				return fmt.Errorf("the document of %s has the requests, with their headers, sent to %s: if that is right, say so by url", audit.ShownURL(s.spec.Document), audit.ShownURL(base))
+			}
 		}
 	}
 	for _, t := range config.Declared {
@@ -97,9 +100,17 @@ func (s *server) load(ctx context.Context, config adapter.Config) error {
 	return nil
 }
 
+func remote(document string) bool { return strings.Contains(document, "://") }
+
+func sameHost(a, b string) bool {
+	x, err := url.Parse(a)
+	y, other := url.Parse(b)
+	return err == nil && other == nil && x.Scheme == y.Scheme && x.Host == y.Host
+}
+
 // fetch reads the document from a file or an address.
 func fetch(ctx context.Context, spec Spec) ([]byte, error) {
-	if !strings.Contains(spec.Document, "://") {
+	if !remote(spec.Document) {
 		return os.ReadFile(spec.Document)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
@@ -108,8 +119,10 @@ func fetch(ctx context.Context, spec Spec) ([]byte, error) {
 	if err != nil {
 		return nil, audit.ShownError(err)
 	}
-	for name, value := range spec.Headers {
-		req.Header.Set(name, value)
+	if spec.URL == "" || sameHost(spec.URL, spec.Document) {
+		for name, value := range spec.Headers {
+			req.Header.Set(name, value)
+		}
 	}
 	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}}
 	if len(spec.Headers) > 0 {
