@@ -12,12 +12,12 @@ import (
 )
 
 // Relay claims up to limit unpublished jobs and as many announcements (results,
-// scores), has them published, and marks those that the publisher gave a sequence or that no
-// stream will ever take.
-// It returns how many it claimed and how many were published. Other relays pass over
-// the claimed rows; a relay that dies, or whose publisher returns an error, leaves
-// them unpublished. Neither kind waits behind the other: a stream of jobs that is full
-// holds no announcement up, and a day of announcements that nobody relayed no job.
+// scores), has them published, and marks those that the publisher gave a sequence or
+// that no stream will ever take. It returns how many it claimed and how many were
+// published. Other relays pass over the claimed rows; a relay that dies, or whose
+// publisher returns an error, leaves them unpublished. Neither kind waits behind the
+// other: a stream of jobs that is full holds no announcement up, and a day of
+// announcements that nobody relayed no job.
 func (l *Ledger) Relay(ctx context.Context, limit int, publish func(ctx context.Context, messages []audit.Outgoing) error) (claimed, published int, err error) {
 	err = l.transact(ctx, beginLookups, "relay outbox", func(ctx context.Context, tx pgx.Tx) error {
 		messages, jobs, err := l.claim(ctx, tx, limit)
