@@ -147,6 +147,18 @@ DEVICE int max(int a, int b) { return a > b ? a : b; }
 struct bf16 { uint16_t bits; };
 struct f16 { uint16_t bits; };
 
+// copy8 brings 8 elements, left of which exist, to shared memory; the others are 0.
+DEVICE void copy8(bf16* to, const bf16* from, int left) {
+	if (left >= 8 && ((uint64_t)from & 15) == 0) return copy_async16(to, from);
+	uint32_t x[4];
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		uint32_t low = 2 * i < left ? from[2 * i].bits : 0, high = 2 * i + 1 < left ? from[2 * i + 1].bits : 0;
+		x[i] = low | high << 16;
+	}
+	*(uint4*)to = uint4{x[0], x[1], x[2], x[3]};
+}
+
 DEVICE float to_float(float x) { return x; }
 DEVICE float to_float(bf16 x) { return as_float((uint32_t)x.bits << 16); }
 DEVICE float to_float(f16 x) { return half_to_float(x.bits); }

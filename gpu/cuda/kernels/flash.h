@@ -10,18 +10,6 @@ template <int D> struct Padded {
 	alignas(16) bf16 at[D + 8];
 };
 
-// copy8 brings 8 elements, left of which exist, to shared memory; the others are 0.
-DEVICE void copy8(bf16* to, const bf16* from, int left) {
-	if (left >= 8 && ((uint64_t)from & 15) == 0) return copy_async16(to, from);
-	uint32_t x[4];
-#pragma unroll
-	for (int i = 0; i < 4; i++) {
-		uint32_t low = 2 * i < left ? from[2 * i].bits : 0, high = 2 * i + 1 < left ? from[2 * i + 1].bits : 0;
-		x[i] = low | high << 16;
-	}
-	*(uint4*)to = uint4{x[0], x[1], x[2], x[3]};
-}
-
 // copy_rows starts to bring stage_rows rows of two matrices, with all threads of the block; place(row) is where a
 // row's d elements begin in both, or < 0 for a row of zeros.
 template <int D, int threads, class Place> DEVICE void copy_rows(Padded<D>* to_a, Padded<D>* to_b, const bf16* a, const bf16* b, int d, const Place& place) {

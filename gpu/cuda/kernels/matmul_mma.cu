@@ -39,18 +39,6 @@ struct Operand {
 	int edges, sums;
 };
 
-// copy8 brings 8 elements, left of which exist, to shared memory; the others are 0.
-DEVICE void copy8(bf16* to, const bf16* from, int left) {
-	if (left >= 8 && ((uint64_t)from & 15) == 0) return copy_async16(to, from);
-	uint32_t x[4];
-	#pragma unroll
-	for (int i = 0; i < 4; i++) {
-		uint32_t low = 2 * i < left ? from[2 * i].bits : 0, high = 2 * i + 1 < left ? from[2 * i + 1].bits : 0;
-		x[i] = low | high << 16;
-	}
-	*(uint4*)to = uint4{x[0], x[1], x[2], x[3]};
-}
-
 // A tile of E edges × depth lies in shared memory as in global memory, in rows of 16-byte pieces. Pieces
 // change places within a row so that the 8 rows of a matrix that a warp reads lie in 8 different
 // groups of banks.
