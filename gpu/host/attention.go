@@ -164,13 +164,13 @@ type keyChunk struct {
 
 // attendChunk adds the chunk i to rows[0]..rows[1]-1.
 func (d *Device) attendChunk(w *worker, a attention, s *softmaxState, rows [2]int, i int, chunks chunkFunc) {
-	keys, first, load := 0, i*chunk, 1
+	keys, fewest, first, load := 0, chunk, i*chunk, 1
 	if i == 0 {
 		load = 0
 	}
 	for r := rows[0]; r < rows[1]; r++ {
 		n := min(chunk, int(s.rows[r].position)+1-first)
-		keys = max(keys, n)
+		keys, fewest = max(keys, n), min(fewest, n)
 		for h := range a.group() {
 			s.valid[r*a.group()+h] = int32(n)
 		}
@@ -185,10 +185,15 @@ func (d *Device) attendChunk(w *worker, a attention, s *softmaxState, rows [2]in
 	}
 	acc := s.acc[from*a.width:]
 	d.k.softmax(n, &scores[0], &s.valid[from], &s.state[2*from], &acc[0], a.width, a.scale)
-	d.multiplySmall(smallProduct{
+	x := smallProduct{
 		m: n, n: a.width, k: keys, a: scores, rs: chunk, cs: 1,
 		b: c.v, ldb: c.ldv, c: acc, ldc: a.width, load: load, ahead: c.ahead,
-	})
+	}
+	if fewest < keys && !d.finiteRows(w, x) {
+		d.multiplySeen(x, func(i int) [2]int { return [2]int{0, int(s.valid[from+i])} })
+		return
+	}
+	d.multiplySmall(x)
 }
 
 // packedChunk is the chunk of keys and values that starts at a row.

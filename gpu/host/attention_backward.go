@@ -97,10 +97,32 @@ func (b *attentionGrad) block(d *Device, w *worker, from, end int) {
 		clear(score[n:])
 		clear(grad[n:])
 	})
-	d.multiplySmall(smallProduct{m: end, n: b.width, k: rows, a: s, rs: 1, cs: wide, b: dout, ldb: b.width, c: b.dv, ldc: b.width, load: 1})
-	d.multiplySmall(smallProduct{m: end, n: b.width, k: rows, a: dp, rs: 1, cs: wide, b: q, ldb: b.width, c: b.dk, ldc: b.width, load: 1})
-	d.multiplySmall(smallProduct{m: rows, n: b.width, k: end, a: dp, rs: wide, cs: 1, b: b.keys, ldb: b.apart, c: dout, ldc: b.width})
+	b.addRows(d, smallProduct{m: end, n: b.width, k: rows, a: s, rs: 1, cs: wide, b: dout, ldb: b.width, c: b.dv, ldc: b.width, load: 1}, from)
+	b.addRows(d, smallProduct{m: end, n: b.width, k: rows, a: dp, rs: 1, cs: wide, b: q, ldb: b.width, c: b.dk, ldc: b.width, load: 1}, from)
+	b.sumKeys(d, smallProduct{m: rows, n: b.width, k: end, a: dp, rs: wide, cs: 1, b: b.keys, ldb: b.apart, c: dout, ldc: b.width}, from)
 	b.each(from, end, func(i, row, h int) { copy(b.query(b.dq, row, b.g, h), dout[i*b.width:]) })
+}
+
+// addRows adds the rows of a block, which starts at token from, to the gradients of the keys
+// before its end. The last key shows whether what it is not seen by is finite; the block is
+// the first to add to its own keys.
+func (b *attentionGrad) addRows(d *Device, x smallProduct, from int) {
+	d.multiplySmall(x)
+	if d.finite(x.c[(x.m-1)*x.ldc:][:x.n]) {
+		return
+	}
+	own := x.part([2]int{from, x.m}, [2]int{0, x.k})
+	clear(own.c[:own.m*own.ldc])
+	d.multiplySeen(own, func(i int) [2]int { return [2]int{i * b.group(), x.k} })
+}
+
+// sumKeys sums over keys for the rows of a block, which starts at token from. The first row
+// shows whether what it does not see is finite.
+func (b *attentionGrad) sumKeys(d *Device, x smallProduct, from int) {
+	d.multiplySmall(x)
+	if !d.finite(x.c[:x.n]) {
+		d.multiplySeen(x, func(i int) [2]int { return [2]int{0, from + i/b.group() + 1} })
+	}
 }
 
 // each visits the queries of tokens from..end-1: the i-th is head h of the group in a row.

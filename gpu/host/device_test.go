@@ -16,10 +16,12 @@ func TestOperations(t *testing.T) {
 		for _, threads := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%s/%d", kernels, threads), func(t *testing.T) {
 				t.Parallel()
-				devicetest.Run(t, func(t *testing.T) *devicetest.Pair {
+				pair := func(t *testing.T) *devicetest.Pair {
 					t.Helper()
 					return newPair(t, kernels, threads)
-				})
+				}
+				devicetest.Run(t, pair)
+				devicetest.Unseen(t, pair)
 			})
 		}
 	}

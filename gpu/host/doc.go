@@ -5,7 +5,8 @@
 // 6×16 with AVX2). Each element of C is one chain of multiply-adds over k = 0, 1, 2, ...,
 // whatever the tile, the block, the number of rows and the number of threads; so Exact mode
 // costs nothing here, and a row alone has the bits of the row in a batch. The instruction
-// sets differ from each other by rounding: a device has one, chosen when it is made.
+// sets differ from each other by rounding: a device has one, chosen when it is made. A key or
+// value that a row may not see does not touch the row, not even as NaN.
 //
 // The tiles and the loops over rows are Go assembler that gen writes; plain Go takes their
 // place on other machines, and is what the tests of every machine also run.
