@@ -160,6 +160,24 @@ func (r *Rules) Of(tool string) *ToolRules {
 // Digest identifies the rules.
 func (r *Rules) Digest() Digest { return r.digest }
 
+// Written is the digest where somebody wrote rules or marked noise; zero where
+// answers are read and compared by the defaults alone.
+func (r *Rules) Written() Digest {
+	s := &r.spec
+	if s.Version == "" && s.Format == AnyFormat && len(s.Tools) == 0 && len(s.Defects) == 0 && r.paths == nil && len(r.noise.Tools()) == 0 {
+		return Digest{}
+	}
+	return r.digest
+}
+
+// RulesName is what people are told of the rules with a digest that Written gave.
+func RulesName(written Digest) string {
+	if written.IsZero() {
+		return "the defaults"
+	}
+	return "the rules " + written.String()[:16]
+}
+
 // Spec is the written form that the rules were built from.
 func (r *Rules) Spec() RulesSpec { return r.spec }
 

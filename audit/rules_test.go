@@ -6,6 +6,33 @@ import (
 	"understudy/audit"
 )
 
+// Rules have a name of their own from the first written word on, and by the defaults none.
+func TestWrittenRulesHaveADigest(t *testing.T) {
+	t.Parallel()
+	noise := audit.NewNoise([]audit.NoisePath{{Tool: "t", Pattern: "/at", Masked: true}})
+	for _, test := range []struct {
+		rules, paths string
+		noise        *audit.Noise
+		written      bool
+		reason       string
+	}{
+		{"", "", nil, false, "the defaults"},
+		{" \n", " \n", nil, false, "empty files say nothing"},
+		{"version: \"1\"", "", nil, true, "a version alone"},
+		{"", "version: \"1\"", nil, true, "a path policy"},
+		{"defects:\n  - {environment: e, tool: t, note: n}", "", nil, true, "a defect"},
+		{"", "", noise, true, "marked noise"},
+	} {
+		r, err := audit.ParseRules([]byte(test.rules), []byte(test.paths), test.noise)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if written := r.Written(); written.IsZero() == test.written || test.written && written != r.Digest() {
+			t.Errorf("%s: written %s of the digest %s", test.reason, written, r.Digest())
+		}
+	}
+}
+
 // FuzzRules: any two texts are rules or an error with a hint, and whatever the
 // rules say, a verdict is sane.
 func FuzzRules(f *testing.F) {

@@ -184,7 +184,8 @@ func (t *demoPolicy) episodes(ctx context.Context, player *train.Player) ([]audi
 	if err != nil {
 		return nil, err
 	}
-	return episodes, believe(tools, episodes[canaries:])
+	believe(c.Rules, tools, episodes[canaries:])
+	return episodes, nil
 }
 
 // close ends what trains and plays. The warm start, which an error elsewhere may leave

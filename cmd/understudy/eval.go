@@ -122,6 +122,7 @@ type evaluation struct {
 	envs   *environments
 	player player
 	stage  *stage // of --run
+	rules  *audit.Rules
 	opened []func() error
 }
 
@@ -134,8 +135,11 @@ func (e *evaluation) close() error {
 }
 
 // play plays every benchmark and returns their names.
-func (e *evaluation) play(ctx context.Context) ([]string, error) {
-	if err := e.openPlayer(ctx); err != nil {
+func (e *evaluation) play(ctx context.Context) (_ []string, err error) {
+	if e.rules, err = loadRules(e.inv.config); err != nil {
+		return nil, err
+	}
+	if err = e.openPlayer(ctx); err != nil {
 		return nil, err
 	}
 	names := e.inv.args
@@ -165,6 +169,7 @@ func (e *evaluation) playOne(ctx context.Context, b benchmark) (err error) {
 	run := eval.Run{
 		Benchmark: b.name, Column: b.column, Policy: e.player.name, Environment: b.environment, TaskCount: len(b.tasks),
 		Samples: f.samples, Seed: f.seed, Temperature: e.player.temperature, Rehearse: f.rehearse, Notes: b.notes,
+		Rules: e.rules.Written(),
 	}
 	if f.rehearse > 0 {
 		run.Mode = f.mode

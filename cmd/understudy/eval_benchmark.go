@@ -31,10 +31,7 @@ type benchmark struct {
 //	acebench, finmcp          their files
 func (e *evaluation) openBenchmark(ctx context.Context, name string) (benchmark, error) {
 	kind, part, _ := strings.Cut(name, ":")
-	rules, err := audit.NewRules(audit.RulesSpec{}, nil, nil)
-	if err != nil {
-		return benchmark{}, err
-	}
+	rules := e.rules
 	if slices.Contains([]string{"bfcl", "acebench", "finmcp"}, kind) && e.flags.data == "" {
 		return benchmark{}, usageError("no data", "name its folder with --data")
 	}

@@ -104,7 +104,7 @@ func (e *evaluation) openRun(ctx context.Context) error {
 	if err := s.open(ctx); err != nil {
 		return err
 	}
-	e.stage = s
+	e.stage, e.rules = s, s.rules // its recipe may name some
 	alone := s.rehearser(s.player.Policy, private.Mode(f.mode), f.rehearse)
 	e.player = player{
 		name:        cmp.Or(f.name, fmt.Sprintf("%s/%s/%d, step %d", s.recipe.Name, f.arm, f.seed, s.player.Step)),

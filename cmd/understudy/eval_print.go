@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"understudy/audit"
 	"understudy/envace/eval"
 )
 
@@ -47,6 +48,9 @@ func printPlayed(w io.Writer, played []eval.Played, overall *eval.Overall) error
 		for _, c := range p.Figures.Why {
 			why, _, _ := strings.Cut(c.What, "\n")
 			fmt.Fprintf(&b, "%s: unknown, %d times: %s\n", p.Run.Benchmark, c.Times, why)
+		}
+		if !p.Run.Rules.IsZero() {
+			fmt.Fprintf(&b, "%s: answers are read by %s\n", p.Run.Benchmark, audit.RulesName(p.Run.Rules))
 		}
 		if p.Run.Notes != "" {
 			fmt.Fprintf(&b, "%s: %s\n", p.Run.Benchmark, p.Run.Notes)

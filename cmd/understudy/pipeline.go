@@ -24,6 +24,7 @@ type pipeline struct {
 	ledger  *ledger.Ledger
 	envs    *environments
 	auditor *audit.Auditor
+	rules   *audit.Rules // written ones, or the defaults; marks come on top of them
 
 	metrics   *metric.Set // nil: nobody counts
 	rehearses bool        // a policy is at hand
@@ -45,8 +46,8 @@ type pipelineConfig struct {
 
 func newPipeline(r *resources, cfg Config, log *slog.Logger, pc pipelineConfig) (*pipeline, error) {
 	p := &pipeline{envs: newEnvironments(cfg), metrics: pc.metrics, rehearses: pc.rehearser != nil}
-	written, err := loadRules(cfg)
-	if err != nil {
+	var err error
+	if p.rules, err = loadRules(cfg); err != nil {
 		return nil, err
 	}
 	if p.ledger, err = ledger.New(r.pool, ledger.Config{}); err != nil {
@@ -54,7 +55,7 @@ func newPipeline(r *resources, cfg Config, log *slog.Logger, pc pipelineConfig) 
 	}
 	p.envs.keepContracts(p.ledger, log)
 	p.auditor, err = audit.New(audit.Config{
-		Opener: p.envs, Rules: p.envs.follow(p.ledger, written), Rehearser: pc.rehearser, Rehearsals: pc.rehearsals, RehearseTimeout: pc.patience, Secret: []byte(cfg.SamplingSecret),
+		Opener: p.envs, Rules: p.envs.follow(p.ledger, p.rules), Rehearser: pc.rehearser, Rehearsals: pc.rehearsals, RehearseTimeout: pc.patience, Secret: []byte(cfg.SamplingSecret),
 	})
 	if err != nil {
 		return nil, err

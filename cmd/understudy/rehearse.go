@@ -135,7 +135,7 @@ func (s *stage) open(ctx context.Context) (err error) {
 	if s.measure, err = measured(filepath.Join(folder, "evaluations.jsonl")); err != nil {
 		return err
 	}
-	if s.rules, err = audit.NewRules(audit.RulesSpec{}, nil, nil); err != nil {
+	if s.rules, err = loadRules(s.inv.config.readBy(s.recipe)); err != nil {
 		return err
 	}
 	return s.world(ctx)
@@ -226,6 +226,9 @@ func (s *stage) one(ctx context.Context) (err error) {
 		return err
 	}
 	fmt.Fprintf(out, "task %s\n%s\n", task.ID, shifted(task.Prompt))
+	if written := s.rules.Written(); !written.IsZero() {
+		fmt.Fprintln(out, "answers are read by", audit.RulesName(written))
+	}
 	r := s.rehearser(s.player.Policy, private.Mode(f.mode), f.attempts)
 	made, err := r.Rehearse(ctx, task, f.seed)
 	if err != nil {

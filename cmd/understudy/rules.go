@@ -1,17 +1,23 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 
 	"understudy/audit"
+	"understudy/envace/train"
 )
 
-// loadRules reads how answers are judged, from the files that the settings name; nil:
-// by the defaults.
+// readBy are the settings with the files of answers that a recipe names, where the
+// settings name none.
+func (c Config) readBy(r train.Recipe) Config {
+	c.Rules, c.PathPolicy = cmp.Or(c.Rules, r.Rules), cmp.Or(c.PathPolicy, r.PathPolicy)
+	return c
+}
+
+// loadRules reads how answers are read and compared, from the files that the settings
+// name; without any it is the defaults.
 func loadRules(cfg Config) (*audit.Rules, error) {
-	if cfg.Rules == "" && cfg.PathPolicy == "" {
-		return nil, nil //nolint:nilnil // nothing was written, and nothing need be
-	}
 	var rules, paths []byte
 	for _, file := range []struct {
 		setting, path string

@@ -207,7 +207,7 @@ func (t *training) open(ctx context.Context) (err error) {
 	if t.ledger, err = ledger.New(t.resources.pool, ledger.Config{}); err != nil {
 		return err
 	}
-	if t.rewards, err = startRewards(ctx, t.resources, t.inv.config, t.ledger, slog.New(slog.DiscardHandler), nil); err != nil {
+	if t.rewards, err = startRewards(ctx, t.resources, t.inv.config.readBy(t.recipe), t.ledger, slog.New(slog.DiscardHandler), nil); err != nil {
 		return err
 	}
 	t.common, err = t.prepare(ctx)
@@ -228,7 +228,7 @@ func (t *training) prepare(ctx context.Context) (c train.Config, err error) {
 	if t.rewards != nil { // a rollout worker pays nothing
 		c.Scorer = t.rewards.hook
 	}
-	if c.Rules, err = audit.NewRules(audit.RulesSpec{}, nil, nil); err != nil {
+	if c.Rules, err = loadRules(t.inv.config.readBy(t.recipe)); err != nil {
 		return c, err
 	}
 	if t.recipe.Data.Source == "cm2" {
@@ -292,9 +292,9 @@ func (t *training) runAs(ctx context.Context, c train.Config, r train.Runtime) e
 	if c.Arm == train.ArmSandbox {
 		c.Imagined, c.Grader = c.Grader, envace.StateChecks{Raw: t.recipe.Reward.Raw}
 	}
-	settings, err := json.Marshal(t.recipe)
+	settings, err := t.settings()
 	if err != nil {
-		return fmt.Errorf("encode the recipe: %w", err)
+		return err
 	}
 	id, err := t.ledger.StartTraining(ctx, audit.NewTraining{
 		Experiment: t.recipe.Name, Arm: string(c.Arm), Seed: int64(c.Seed), Policy: t.recipe.Name + "/" + string(c.Arm), Settings: settings,
@@ -316,6 +316,22 @@ func (t *training) runAs(ctx context.Context, c train.Config, r train.Runtime) e
 		reason = err.Error()
 	}
 	return errors.Join(err, t.ledger.FinishTraining(context.WithoutCancel(ctx), id, reason))
+}
+
+// settings are what the ledger keeps of how a run was trained: the recipe, the files of
+// rules that were read in the end, and what these said.
+func (t *training) settings() (json.RawMessage, error) {
+	s := struct {
+		train.Recipe
+		RulesDigest audit.Digest `json:"rules_digest,omitzero"`
+	}{t.recipe, t.common.Rules.Written()}
+	cfg := t.inv.config.readBy(t.recipe)
+	s.Rules, s.PathPolicy = cfg.Rules, cfg.PathPolicy
+	text, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("encode the recipe: %w", err)
+	}
+	return text, nil
 }
 
 // ledgerSink writes metrics into the ledger.

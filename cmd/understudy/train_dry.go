@@ -53,6 +53,9 @@ func dryRun(ctx context.Context, inv *invocation, f trainFlags, recipe train.Rec
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(out)) }()
 	d := train.Dry{Recipe: recipe, Arm: arm, Seed: f.seed, Samples: samples, Progress: func(line string) { fmt.Fprintln(inv.stdout, line) }}
+	if d.Rules, err = loadRules(inv.config.readBy(recipe)); err != nil {
+		return err
+	}
 	if d.Judge, err = t.dryJudge(); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"understudy/audit"
 	"understudy/audit/stat"
@@ -29,6 +30,9 @@ func printSweep(w io.Writer, out string, curves []curve, runs int) error {
 	if err := table.print(w); err != nil {
 		return err
 	}
+	if err := printReading(w, curves); err != nil {
+		return err
+	}
 	if _, err := fmt.Fprintf(w, `
 In %%, with 95 %% intervals. FSR = P(rehearsed ok | the sandbox refuses) on held-out canaries, greedy; false errors =
 P(rehearsed error | the sandbox agrees) on the calls of the solutions. solved: held-out tasks acted out in the
@@ -39,6 +43,34 @@ task; F1: means, clustered by task. %d of %d runs have no evaluation yet.
 		return err
 	}
 	return errors.Join(printArms(w, curves), printCeiling(w, out))
+}
+
+// printReading says by which rules answers were read and compared, where somebody wrote
+// some. Figures of different readings do not compare.
+func printReading(w io.Writer, curves []curve) error {
+	runs := map[audit.Digest][]string{}
+	for _, r := range curves {
+		rules := r.last().Rules
+		runs[rules] = append(runs[rules], fmt.Sprintf("%s-s%d", r.arm, r.seed))
+	}
+	var lines []string
+	for rules, names := range runs {
+		switch {
+		case len(runs) > 1:
+			lines = append(lines, fmt.Sprintf("answers of %s were read by %s", strings.Join(names, ", "), audit.RulesName(rules)))
+		case !rules.IsZero():
+			lines = append(lines, "answers were read by "+audit.RulesName(rules))
+		}
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	slices.Sort(lines)
+	if len(runs) > 1 {
+		lines = append(lines, "these figures do not compare")
+	}
+	_, err := fmt.Fprintf(w, "\n%s\n", strings.Join(lines, "\n"))
+	return err
 }
 
 // readCurves reads the evaluations of the runs that have some.
@@ -118,11 +150,15 @@ func printCeiling(w io.Writer, out string) error {
 	if err != nil {
 		return err
 	}
+	reading := ""
+	if !c.Rules.IsZero() {
+		reading = ", by " + audit.RulesName(c.Rules)
+	}
 	_, err = fmt.Fprintf(w, `
-Bayes ceiling of F1: %s over %d calls (%d worlds each); against what the sandbox said %s.
+Bayes ceiling of F1: %s over %d calls (%d worlds each)%s; against what the sandbox said %s.
 %d of the calls have an answer that the card and the calls before leave open; %d more are left out, because what is
 seen there is too rare to be met by chance.
-`, bounded(c.LeafF1), c.Calls, c.Worlds, bounded(c.Reference), c.Open, c.Skipped)
+`, bounded(c.LeafF1), c.Calls, c.Worlds, reading, bounded(c.Reference), c.Open, c.Skipped)
 	return err
 }
 

@@ -33,6 +33,7 @@ type Run struct {
 	Policy      string       `json:"policy"`
 	Environment audit.Digest `json:"environment,omitzero"` // of rules and data
 	Tasks       audit.Digest `json:"tasks"`                // of what is asked
+	Rules       audit.Digest `json:"rules,omitzero"`       // by which answers were read, where somebody wrote some
 	TaskCount   int          `json:"task_count"`
 	Samples     int          `json:"samples"`
 	Seed        uint64       `json:"seed"`
@@ -130,7 +131,7 @@ func mixed(played []Played) []string {
 		first := all[0]
 		for name, pair := range map[string][2]any{
 			"policy": {first.Run.Policy, p.Run.Policy}, "samples": {first.Run.Samples, p.Run.Samples},
-			"rehearse": {first.Run.Rehearse, p.Run.Rehearse}, "mode": {first.Run.Mode, p.Run.Mode},
+			"rehearse": {first.Run.Rehearse, p.Run.Rehearse}, "mode": {first.Run.Mode, p.Run.Mode}, "reading of answers": {audit.RulesName(first.Run.Rules), audit.RulesName(p.Run.Rules)},
 		} {
 			if pair[0] != pair[1] {
 				faults = append(faults, fmt.Sprintf("one %s: %s has %v, %s has %v", name, first.Run.Benchmark, pair[0], p.Run.Benchmark, pair[1]))

@@ -155,11 +155,14 @@ func TestOverall(t *testing.T) {
 	if o.Average.Lo >= o.Average.Value || o.Average.Hi <= o.Average.Value {
 		t.Errorf("interval %v", o.Average)
 	}
+	reread := vita
+	reread.Run.Rules = audit.Digest{0xab}
 	for _, test := range []struct {
 		played []eval.Played
 		want   string
 		reason string
 	}{
+		{[]eval.Played{bfcl, retail, reread}, "one reading of answers: bfcl has the defaults, delivery has the rules ab00000000000000", "of answers that were read by two tables"},
 		{[]eval.Played{bfcl, retail}, "vita: no benchmark was run", "two columns have no mean of three"},
 		{[]eval.Played{fin}, "bfcl: no benchmark was run; tau2: no benchmark was run; vita", "all that is missing is named"},
 		{[]eval.Played{bfcl, retail, played("delivery", eval.Vita, "p", "rru")}, "delivery has 2 of 4 samples", "an incomplete column"},

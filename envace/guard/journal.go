@@ -35,6 +35,7 @@ type Entry struct {
 	Key       audit.Digest    `json:"key,omitzero"` // idempotency key of the call
 	Call      *audit.Call     `json:"call,omitempty"`
 	Decision  *Decision       `json:"decision,omitempty"`
+	Rules     audit.Digest    `json:"rules,omitzero"` // by which rehearsals were read, where somebody wrote some
 	Status    audit.Status    `json:"status,omitempty"`
 	Answer    json.RawMessage `json:"answer,omitempty"`
 	Text      string          `json:"text,omitempty"` // an answer that is no JSON

@@ -13,9 +13,10 @@ import (
 type Execution struct {
 	Guard       *Guard
 	Environment audit.Environment
-	ID          string      // of the execution: what makes it once
-	Start       audit.Start // beside the task
-	Evidence    Evidence    // of the rehearsals before it
+	ID          string       // of the execution: what makes it once
+	Start       audit.Start  // beside the task
+	Evidence    Evidence     // of the rehearsals before it
+	Rules       audit.Digest // by which Evidence was read, as audit.Rules.Written gives it
 }
 
 var _ envace.Source = Execution{}
@@ -46,7 +47,7 @@ func (e Execution) Open(ctx context.Context, task audit.Task) (envace.World, err
 
 // Finish writes down that the execution has ended, and how: it cannot be opened again.
 func (e Execution) Finish(ctx context.Context, outcome string) error {
-	return e.Guard.Journal.Append(context.WithoutCancel(ctx), Entry{Time: e.Guard.Now(), Execution: e.ID, Phase: Done, Text: outcome})
+	return e.Guard.Journal.Append(context.WithoutCancel(ctx), Entry{Time: e.Guard.Now(), Execution: e.ID, Phase: Done, Text: outcome, Rules: e.Rules})
 }
 
 // made is a call of the execution, as far as the journal knows.
@@ -104,7 +105,7 @@ func (w *world) Answer(ctx context.Context, t *envace.Transcript, call audit.Cal
 		return envace.Answer{}, err
 	}
 	m := made{call: call, decision: decision}
-	entry := Entry{Time: w.Guard.Now(), Execution: w.ID, Index: index, Phase: Decided, Key: keyOf(w.ID, index, call), Call: &call, Decision: &decision}
+	entry := Entry{Time: w.Guard.Now(), Execution: w.ID, Index: index, Phase: Decided, Key: keyOf(w.ID, index, call), Call: &call, Decision: &decision, Rules: w.Rules}
 	if err := w.Guard.Journal.Append(ctx, entry); err != nil {
 		return envace.Answer{}, err
 	}

@@ -153,7 +153,7 @@ func (r Rehearser) Commit(ctx context.Context, made *Rehearsal, execution guard.
 		return nil, &audit.Error{Code: audit.CodeInvalid, Message: "a committed execution without an id", Hint: "give one that is the same when it is tried again"}
 	}
 	if execution.Evidence == nil {
-		execution.Evidence = guard.EvidenceOf(r.Rollout.Rules, made.Trajectories()...)
+		execution.Evidence, execution.Rules = guard.EvidenceOf(r.Rollout.Rules, made.Trajectories()...), r.Rollout.Rules.Written()
 	}
 	rollout := r.Rollout
 	rollout.Source, rollout.Memory = execution, made.Memory

@@ -193,6 +193,38 @@ func TestTrap09AttemptsArePrivateAndOneIsCommitted(t *testing.T) {
 	}
 }
 
+// An answer that written rules call a failure is no evidence for the write, and the
+// journal says by which rules it was read.
+func TestWrittenRulesReadRehearsals(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 2, private.Parallel)
+	rules, err := audit.ParseRules([]byte("version: \"1\"\ntools:\n  pay: {fields: [{pointer: /rehearsed, failed: [\"true\"]}]}\n"), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.rehearser.Rollout.Rules, s.rehearser.Memory.Rules = rules, rules
+	made, err := s.rehearser.Rehearse(t.Context(), audit.Task{ID: "t", Prompt: "pay 5"}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.commit(t, made); err != nil || s.bank.paid != 0 {
+		t.Errorf("paid %d times, %v; every rehearsal of it was refused", s.bank.paid, err)
+	}
+	_, journal := s.execution(t)
+	entries, err := journal.Entries(t.Context(), "order 7")
+	if err := errors.Join(err, journal.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if len(entries) == 0 || rules.Written().IsZero() {
+		t.Fatalf("%d entries, rules %s", len(entries), rules.Written())
+	}
+	for _, e := range entries {
+		if e.Phase != guard.Answered && e.Rules != rules.Written() {
+			t.Errorf("call %d, %s: rules %s, want %s", e.Index, e.Phase, e.Rules, rules.Written())
+		}
+	}
+}
+
 // Trap 9: parallel attempts cannot see each other; sequential ones read the memory of
 // those before them.
 func TestTrap09ParallelAttemptsAreIndependent(t *testing.T) {

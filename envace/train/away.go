@@ -52,10 +52,11 @@ type Contract struct {
 	Format string `json:"format"`
 	Tools  string `json:"tools"`
 	Tasks  string `json:"tasks"`
-	Rules  string `json:"rules"` // what the agent is told
+	Told   string `json:"told"`  // the rules that the agent is told
+	Rules  string `json:"rules"` // by which answers are read
 }
 
-const wireVersion = 2
+const wireVersion = 3
 
 // contract computes what rollouts of the configuration depend on. How long the
 // training is, and how it is evaluated, are no part of it.
@@ -78,8 +79,8 @@ func (c Config) contract(ctx context.Context) (Contract, error) {
 	for task, scene := range c.Scenes {
 		scenes[task] = []any{scene.Told, scene.Tools}
 	}
-	out := Contract{Wire: wireVersion, Recipe: digest.String(), Arm: c.Arm, Seed: c.Seed}
-	for into, part := range map[*string]any{&out.Tools: []any{tools, scenes}, &out.Tasks: c.Train, &out.Rules: told} {
+	out := Contract{Wire: wireVersion, Recipe: digest.String(), Arm: c.Arm, Seed: c.Seed, Rules: c.Rules.Digest().String()}
+	for into, part := range map[*string]any{&out.Tools: []any{tools, scenes}, &out.Tasks: c.Train, &out.Told: told} {
 		text, err := json.Marshal(part)
 		if err != nil {
 			return Contract{}, fmt.Errorf("encode what rollouts depend on: %w", err)
@@ -108,7 +109,8 @@ func (c Contract) compare(here Contract) error {
 		{"format", c.Format, here.Format},
 		{"tools", c.Tools, here.Tools},
 		{"tasks", c.Tasks, here.Tasks},
-		{"rules", c.Rules, here.Rules},
+		{"what the agent is told", c.Told, here.Told},
+		{"rules of answers", c.Rules, here.Rules},
 	} {
 		if f.there != f.here {
 			differ = append(differ, fmt.Sprintf("%s is %s there and %s here", f.name, brief(f.there), brief(f.here)))
@@ -119,7 +121,7 @@ func (c Contract) compare(here Contract) error {
 	}
 	return &audit.Error{
 		Code: audit.CodeConflict, Message: "this worker would roll out something else than the run trains on: " + strings.Join(differ, ", "),
-		Hint: "run the same build with the same recipe, arm, seed and environment",
+		Hint: "run the same build with the same recipe, arm, seed, environment, --rules and --path-policy",
 	}
 }
 

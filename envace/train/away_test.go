@@ -197,7 +197,12 @@ func TestWorkerOfAnotherRun(t *testing.T) {
 	if audit.ErrorCode(err) != audit.CodeConflict || audit.ErrorHint(err) == "" {
 		t.Fatalf("another run: %v", err)
 	}
-	for _, part := range []string{"recipe is", "seed is 3 there and 4 here", "tasks is"} {
+	other.Rules, err = audit.ParseRules([]byte(`version: "1"`), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = train.RollOut(t.Context(), other, r, f, t.TempDir())
+	for _, part := range []string{"recipe is", "seed is 3 there and 4 here", "tasks is", "rules of answers is"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%v does not say %q", err, part)
 		}

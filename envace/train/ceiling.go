@@ -34,6 +34,8 @@ type Ceiling struct {
 	// there is too rare to be met by chance.
 	Skipped int `json:"skipped,omitempty"`
 	Worlds  int `json:"worlds"`
+	// Rules are those that answers were compared by, where somebody wrote some.
+	Rules audit.Digest `json:"rules,omitzero"`
 }
 
 const ceilingFile = "ceiling.json"
@@ -80,7 +82,7 @@ func BayesCeiling(ctx context.Context, env audit.Environment, rules *audit.Rules
 	if err := group.Wait(); err != nil {
 		return Ceiling{}, fmt.Errorf("look for the ceiling: %w", err)
 	}
-	c := Ceiling{LeafF1: stat.Clustered(best, .95), Reference: stat.Clustered(truth, .95), Worlds: worlds}
+	c := Ceiling{LeafF1: stat.Clustered(best, .95), Reference: stat.Clustered(truth, .95), Worlds: worlds, Rules: rules.Written()}
 	for i := range tasks {
 		c.Calls, c.Open, c.Skipped = c.Calls+best[i].N, c.Open+open[i], c.Skipped+skipped[i]
 	}

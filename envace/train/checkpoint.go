@@ -21,6 +21,8 @@ type state struct {
 	Recipe string `json:"recipe"` // digest
 	Arm    Arm    `json:"arm"`
 	Seed   uint64 `json:"seed"`
+	// Rules are those that answers were read by, where somebody wrote some.
+	Rules audit.Digest `json:"rules,omitzero"`
 }
 
 const (
@@ -57,7 +59,7 @@ func (t *Trainer) Save(folder string) error {
 				return err
 			}
 		}
-		return writeJSON(filepath.Join(partial, stateFile), state{t.step, t.cursor, digest.String(), t.Arm, t.Seed})
+		return writeJSON(filepath.Join(partial, stateFile), state{t.step, t.cursor, digest.String(), t.Arm, t.Seed, t.Rules.Written()})
 	})
 	if err != nil {
 		return &audit.Error{
@@ -100,6 +102,18 @@ func latest(folder string, want state) (string, state, error) {
 		}
 	}
 	return path, found, nil
+}
+
+// sameRules is an *audit.Error unless what was made before read answers as the rules of
+// this training do: rewards and figures of two readings are no one run.
+func (c Config) sameRules(what string, found audit.Digest) error {
+	if found == c.Rules.Written() {
+		return nil
+	}
+	return &audit.Error{
+		Code: audit.CodeConflict, Message: fmt.Sprintf("%s is of answers that were read by %s, and now they would be by %s", what, audit.RulesName(found), audit.RulesName(c.Rules.Written())),
+		Hint: "give the same --rules and --path-policy to go on with it, or another --out folder",
+	}
 }
 
 // damaged is a checkpoint, or a warm start, that cannot be read.

@@ -28,6 +28,7 @@ type Dry struct {
 	Samples []cm2.Sample
 	Judge   judge.AskFunc
 	Source  envace.Source // of grpo-simulator
+	Rules   *audit.Rules  // by which answers are read; nil = the defaults
 	Runtime Runtime       // Out is an empty folder
 	// Progress gets a line now and then; nil = silent.
 	Progress func(line string)
@@ -201,7 +202,7 @@ func (d Dry) write(dir string, shape gpu.Config, words *tokenizer.Tokenizer) err
 
 // config is the training of the shrunken recipe.
 func (d Dry) config(recipe Recipe, report *DryReport) (Config, error) {
-	c := Config{Recipe: recipe, Arm: d.Arm, Seed: d.Seed, Source: d.Source, Progress: d.Progress, Sinks: []Sink{stepSink{report}}}
+	c := Config{Recipe: recipe, Arm: d.Arm, Seed: d.Seed, Source: d.Source, Rules: d.Rules, Progress: d.Progress, Sinks: []Sink{stepSink{report}}}
 	format, err := recipe.ChatFormat()
 	if err != nil {
 		return c, err
@@ -216,7 +217,9 @@ func (d Dry) config(recipe Recipe, report *DryReport) (Config, error) {
 		c.Source = envace.Recorded{Turns: all.Turns}
 	}
 	c.Grader = recipe.Grading(d.Judge, all)
-	c.Rules, err = audit.NewRules(audit.RulesSpec{}, nil, nil)
+	if c.Rules == nil {
+		c.Rules, err = audit.NewRules(audit.RulesSpec{}, nil, nil)
+	}
 	return c, err
 }
 

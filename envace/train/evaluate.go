@@ -26,6 +26,8 @@ type Evaluated struct {
 	// Unexecuted says that there is no environment: what would have become of the
 	// rollouts is not known, and Real and Executed of tasks say nothing.
 	Unexecuted bool `json:"unexecuted,omitempty"`
+	// Rules are those that answers were read and compared by, where somebody wrote some.
+	Rules audit.Digest `json:"rules,omitzero"`
 }
 
 // Of is a mode's figures over all tools; nil when nothing of it was audited.
@@ -64,7 +66,7 @@ func (e Evaluated) Rate(count func(EvaluatedTask) int) float64 {
 // audits REHEARSE on canaries and on the solutions' calls. Without an environment
 // there is imagination alone.
 func (t *Trainer) Evaluate(ctx context.Context) (Evaluated, error) {
-	e := Evaluated{Step: t.step, Unexecuted: t.Environment == nil}
+	e := Evaluated{Step: t.step, Unexecuted: t.Environment == nil, Rules: t.Rules.Written()}
 	tasks := t.Test[:min(len(t.Test), t.Recipe.Evaluation.Tasks)]
 	e.Tasks = make([]EvaluatedTask, len(tasks))
 	tokens := make([]int, len(tasks))

@@ -60,6 +60,24 @@ func TestTheTinyRecipeIsTheSame(t *testing.T) {
 	}
 }
 
+// Where the rules of answers lie is no part of a recipe's identity; what they say is
+// compared by itself.
+func TestRulesOfARecipeAreFiles(t *testing.T) {
+	t.Parallel()
+	r, err := train.ReadRecipe("tiny")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := r.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Rules, r.PathPolicy = "rules.yaml", "paths.yaml"
+	if after, err := r.Digest(); err != nil || after != before {
+		t.Errorf("with files of rules the digest is %s, %v; want %s", after, err, before)
+	}
+}
+
 func TestRecipeFaults(t *testing.T) {
 	t.Parallel()
 	tiny, err := os.ReadFile("recipes/tiny.yaml")

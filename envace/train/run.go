@@ -96,7 +96,11 @@ func Open(ctx context.Context, c Config, r Runtime) (*Trainer, error) {
 		return nil, err
 	}
 	from := func(set audit.PolicyRole) string { return filepath.Join(path, setName(set)) }
-	if path == "" {
+	if path != "" {
+		if err := c.sameRules(path, at.Rules); err != nil {
+			return nil, err
+		}
+	} else {
 		from = func(audit.PolicyRole) string { return start }
 	}
 	var learners []*learner
@@ -210,6 +214,11 @@ func (t *Trainer) run(ctx context.Context, folder string) error {
 	evaluations, err := earlier(filepath.Join(folder, evaluationsFile), t.step)
 	if err != nil {
 		return err
+	}
+	for _, e := range evaluations {
+		if err := t.sameRules(fmt.Sprintf("the evaluation of step %d in %s", e.Step, folder), e.Rules); err != nil {
+			return err
+		}
 	}
 	steps := t.Recipe.Steps
 	if t.Arm == ArmBase {

@@ -27,7 +27,7 @@ type Config struct {
 	Grader      envace.Grader // of the training's rollouts
 	Imagined    envace.Grader // of an evaluation's rehearsed rollouts; nil = Grader
 	Scorer      audit.Scorer  // pays fidelity; only envace+calibration asks it
-	Rules       *audit.Rules
+	Rules       *audit.Rules  // by which answers are read and compared
 	Train, Test []audit.Task
 	Scenes      map[string]Scene // by task; those of an environment have none
 	// Conversations are what a warm start in the chat format imitates, by task.

@@ -24,6 +24,8 @@ type warm struct {
 	Success float64 `json:"success"` // executed, on tasks of the training set
 	Loss    float64 `json:"loss"`
 	Recipe  string  `json:"recipe"`
+	// Rules are those that answers were read by, where somebody wrote some.
+	Rules audit.Digest `json:"rules,omitzero"`
 }
 
 const warmFile = "warm.json"
@@ -42,7 +44,7 @@ func Warm(ctx context.Context, c Config, device gpu.Device, folder string) error
 		if found.Recipe != digest.String() {
 			return &audit.Error{Code: audit.CodeConflict, Message: folder + " is the warm start of another recipe", Hint: "give another --out folder, or delete this one"}
 		}
-		return nil
+		return c.sameRules(folder, found.Rules)
 	}
 	w := c.Recipe.WarmStart
 	format, isTiny := c.Format.(tiny.Format)
@@ -65,7 +67,7 @@ func Warm(ctx context.Context, c Config, device gpu.Device, folder string) error
 	}
 	result, err := t.distil(ctx)
 	if err == nil {
-		result.Recipe = digest.String()
+		result.Recipe, result.Rules = digest.String(), c.Rules.Written()
 		err = atomicfile.Folder(folder, func(partial string) error {
 			err := errors.Join(model.Save(filepath.Join(partial, setName(audit.WholePolicy)), gpu.F32), writeJSON(filepath.Join(partial, warmFile), result))
 			if isTiny {
