@@ -1,12 +1,16 @@
 package audit
 
 import (
+	"bytes"
 	"encoding/hex"
 	"fmt"
 )
 
 // Digest is a SHA-256 of canonical content. The zero value means "not known".
 type Digest [32]byte
+
+// Compare orders digests by their bytes.
+func (d Digest) Compare(o Digest) int { return bytes.Compare(d[:], o[:]) }
 
 // IsZero reports whether the digest is unknown.
 func (d Digest) IsZero() bool { return d == Digest{} }

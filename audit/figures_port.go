@@ -3,6 +3,8 @@ package audit
 import (
 	"context"
 	"iter"
+	"maps"
+	"slices"
 	"time"
 
 	"understudy/audit/stat"
@@ -152,8 +154,23 @@ type RunFacts struct {
 	Checkpoint   int64             `json:"checkpoint,omitempty"`
 	Environments []EnvironmentInfo `json:"environments"` // every environment version that its pairs name, sorted by name then version
 	WireAPIs     []string          `json:"wire_apis"`    // of its episodes, sorted: chat, responses, completions, engine, recorded
-	Tags         []string          `json:"tags,omitempty"`
-	Started      time.Time         `json:"started,omitzero"`
+	// Rules are, by the name of the environment, the digests of the rules that its pairs were judged by, sorted;
+	// several where rules changed, or noise was marked, between two audits of one run.
+	Rules   map[string][]Digest `json:"rules,omitempty"`
+	Tags    []string            `json:"tags,omitempty"`
+	Started time.Time           `json:"started,omitzero"`
+}
+
+// OtherRules is the first environment, by name, whose answers two runs judged by
+// different rules; "" = there is none. An environment that one of them does not have is
+// passed over.
+func (f *RunFacts) OtherRules(o *RunFacts) string {
+	for _, environment := range slices.Sorted(maps.Keys(f.Rules)) {
+		if other, shared := o.Rules[environment]; shared && !slices.Equal(f.Rules[environment], other) {
+			return environment
+		}
+	}
+	return ""
 }
 
 // ToolCounts is one tool's share of a run: how many pairs, how many masked,
@@ -198,7 +215,7 @@ type Sample struct {
 type FigureSource interface {
 	// Run finds a run by id, by "tag:NAME" (the newest run so tagged), or by
 	// "auto:RUN" (the newest run before RUN that passed its gate on the same
-	// environment versions and wire APIs). What is not found is an *Error with
+	// environment versions, wire APIs and rules). What is not found is an *Error with
 	// CodeNotFound; a store that does not answer is CodeInfrastructure.
 	Run(ctx context.Context, ref string) (RunFacts, error)
 	// Counts returns one entry per environment version × tool × mode, sorted.

@@ -30,7 +30,7 @@ type Evidence struct {
 // Collect reads what the policy needs of a run and of its baseline. baseline
 // overrides the policy's ("" = as the policy says, "none" = no comparison). A
 // run that does not exist is an *audit.Error with CodeNotFound; a baseline of
-// another environment version or wire API is refused with CodeConflict; a store
+// another environment version or wire API, or judged by other rules, is refused with CodeConflict; a store
 // that does not answer is CodeInfrastructure. "auto" without any earlier run
 // that passed compares with nothing and says so in a note.
 func Collect(ctx context.Context, source audit.FigureSource, p *Policy, run, baseline string) (*Evidence, error) {
@@ -61,13 +61,13 @@ func (e *Evidence) collectBaseline(ctx context.Context, source audit.FigureSourc
 	}
 	facts, err := source.Run(ctx, ref)
 	if automatic && audit.ErrorCode(err) == audit.CodeNotFound {
-		e.Notes = append(e.Notes, "no earlier run passed its gate on the same environments: nothing to compare with yet")
+		e.Notes = append(e.Notes, "no earlier run passed its gate on the same environments and by the same rules: nothing to compare with yet")
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("find baseline %q: %w", ref, err)
 	}
-	if err := sameConditions(e.Run, facts); err != nil {
+	if err := sameConditions(&e.Run, &facts); err != nil {
 		return err
 	}
 	if e.BaselineCounts, err = counts(ctx, source, p, facts.ID); err != nil {
@@ -86,7 +86,7 @@ func (e *Evidence) collectBaseline(ctx context.Context, source audit.FigureSourc
 }
 
 // sameConditions refuses a baseline that measured something else.
-func sameConditions(run, baseline audit.RunFacts) error {
+func sameConditions(run, baseline *audit.RunFacts) error {
 	refuse := func(format string, args ...any) error {
 		return &audit.Error{
 			Code: audit.CodeConflict, Message: fmt.Sprintf("baseline %q cannot be compared with run %q: ", baseline.ID, run.ID) + fmt.Sprintf(format, args...),
@@ -114,7 +114,20 @@ func sameConditions(run, baseline audit.RunFacts) error {
 	if !slices.Equal(run.WireAPIs, baseline.WireAPIs) {
 		return refuse("it used the wire API %s, the run %s", strings.Join(baseline.WireAPIs, ", "), strings.Join(run.WireAPIs, ", "))
 	}
+	if environment := run.OtherRules(baseline); environment != "" {
+		return refuse("its answers of %s were judged by the rules %s, the run's by %s (--rules, --path-policy, or what was marked as noise)",
+			environment, shortly(baseline.Rules[environment]), shortly(run.Rules[environment]))
+	}
 	return nil
+}
+
+// shortly names digests.
+func shortly(digests []audit.Digest) string {
+	names := make([]string, len(digests))
+	for i, d := range digests {
+		names[i] = fmt.Sprintf("%.12s", d)
+	}
+	return strings.Join(names, " and ")
 }
 
 // counts reads a run's counts and keeps the figures that the policy asks for.

@@ -47,6 +47,15 @@ func TestCollect(t *testing.T) {
 		s.runs["r0"] = f
 		return s
 	}
+	by := func(run, baseline map[string][]audit.Digest) source {
+		s := change(func(f *audit.RunFacts) { f.Rules = baseline })
+		f := facts("r1")
+		f.Rules = run
+		s.runs["r1"] = f
+		return s
+	}
+	judged := by(map[string][]audit.Digest{"retail": {{1}, {3}}}, map[string][]audit.Digest{"retail": {{2}}})
+	elsewhere := by(map[string][]audit.Digest{"retail": {{1}}, "shop": {{3}}}, map[string][]audit.Digest{"retail": {{1}}, "bank": {{4}}})
 	p := load(t, "defaults: {fsr: {max: 0.05}}")
 	for _, row := range []struct {
 		name          string
@@ -65,6 +74,8 @@ func TestCollect(t *testing.T) {
 		{"other digest", change(func(f *audit.RunFacts) { f.Environments[0].Digest = audit.Digest{2} }), "r1", "r0", audit.CodeConflict, "0200000000"},
 		{"other wire API", change(func(f *audit.RunFacts) { f.WireAPIs = []string{"responses"} }), "r1", "r0", audit.CodeConflict, "wire API responses"},
 		{"other world", change(func(f *audit.RunFacts) { f.Environments[0].Name = "airline" }), "r1", "r0", audit.CodeConflict, "share no environment"},
+		{"other rules", judged, "r1", "r0", audit.CodeConflict, "judged by the rules 020000000000, the run's by 010000000000 and 030000000000"},
+		{"rules of another world", elsewhere, "r1", "r0", "", ""},
 		{"store down", source{err: &audit.Error{Code: audit.CodeInfrastructure, Message: "down"}}, "r1", "", audit.CodeInfrastructure, "down"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

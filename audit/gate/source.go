@@ -36,6 +36,7 @@ func (m *Memory) Add(facts audit.RunFacts, pairs []audit.Pair) {
 		c.add(&pairs[i])
 	}
 	if facts.Environments == nil {
+		facts.Rules = c.rules
 		facts.Environments = slices.SortedFunc(maps.Values(c.environments), func(a, b audit.EnvironmentInfo) int {
 			return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version))
 		})
@@ -88,6 +89,7 @@ func (m *Memory) find(is func(*memoryRun) bool, ref string) (memoryRun, error) {
 // collector adds up pairs as the ledger's rollups do.
 type collector struct {
 	environments map[string]audit.EnvironmentInfo
+	rules        map[string][]audit.Digest // as RunFacts has them
 	tools        map[toolKey]*toolSums
 	findings     map[string]*audit.Finding
 }
@@ -103,11 +105,15 @@ type toolSums struct {
 }
 
 func newCollector() *collector {
-	return &collector{map[string]audit.EnvironmentInfo{}, map[toolKey]*toolSums{}, map[string]*audit.Finding{}}
+	return &collector{map[string]audit.EnvironmentInfo{}, map[string][]audit.Digest{}, map[toolKey]*toolSums{}, map[string]*audit.Finding{}}
 }
 
 func (c *collector) add(p *audit.Pair) {
 	c.environments[p.Environment+"@"+p.Version] = audit.EnvironmentInfo{Name: p.Environment, Version: p.Version, Digest: p.EnvDigest}
+	known := c.rules[p.Environment]
+	if at, found := slices.BinarySearchFunc(known, p.Verdict.Rules, audit.Digest.Compare); !found && !p.Verdict.Rules.IsZero() {
+		c.rules[p.Environment] = slices.Insert(known, at, p.Verdict.Rules)
+	}
 	if p.Verdict.Cascaded {
 		return
 	}

@@ -39,7 +39,7 @@ func (l *Ledger) taggedRun(ctx context.Context, tag string) (string, error) {
 }
 
 // baselineOf finds the newest earlier run whose last gate passed on the same
-// environment versions and wire APIs.
+// environment versions and wire APIs, by the same rules.
 func (l *Ledger) baselineOf(ctx context.Context, name string) (string, error) {
 	facts, err := l.runFacts(ctx, name)
 	if err != nil {
@@ -58,16 +58,22 @@ func (l *Ledger) baselineOf(ctx context.Context, name string) (string, error) {
 		return "", infrastructure(fmt.Errorf("look for a baseline of %q: %w", name, err))
 	}
 	for _, candidate := range candidates {
-		other, err := l.runFacts(ctx, candidate)
+		other, err := l.conditions(ctx, candidate)
 		if err != nil {
 			return "", err
 		}
-		if sameConditions(facts, other) {
+		if !sameConditions(facts, other) {
+			continue
+		}
+		if other.Rules, err = l.rulesOf(ctx, candidate); err != nil {
+			return "", err
+		}
+		if facts.OtherRules(&other) == "" {
 			return candidate, nil
 		}
 	}
 	return "", &audit.Error{
-		Code: audit.CodeNotFound, Message: fmt.Sprintf("no earlier run than %q passed its gate on the same environment versions and wire APIs", name),
+		Code: audit.CodeNotFound, Message: fmt.Sprintf("no earlier run than %q passed its gate on the same environment versions and wire APIs, by the same rules", name),
 		Hint: "name a baseline run, or gate one without a baseline first",
 	}
 }
@@ -81,6 +87,33 @@ func sameConditions(a, b audit.RunFacts) bool {
 }
 
 func (l *Ledger) runFacts(ctx context.Context, name string) (audit.RunFacts, error) {
+	facts, err := l.conditions(ctx, name)
+	if err == nil {
+		facts.Rules, err = l.rulesOf(ctx, name)
+	}
+	return facts, err
+}
+
+// rulesOf are a run's rules, as audit.RunFacts has them. It reads a row a pair.
+func (l *Ledger) rulesOf(ctx context.Context, name string) (map[string][]audit.Digest, error) {
+	rows, err := l.pool.Query(ctx, `
+		SELECT DISTINCT p.environment::text, p.rules FROM run_pair m JOIN pair p ON p.key = m.key AND p.result = m.result
+		WHERE m.run = (SELECT id FROM run WHERE name = $1) AND p.rules <> ''::bytea AND p.rules <> $2 ORDER BY 1, 2`, label(name), make([]byte, len(audit.Digest{})))
+	if err != nil {
+		return nil, infrastructure(fmt.Errorf("read the rules of %q: %w", name, err))
+	}
+	rules := map[string][]audit.Digest{}
+	var environment string
+	var digest []byte
+	_, err = pgx.ForEachRow(rows, []any{&environment, &digest}, func() error {
+		rules[environment] = append(rules[environment], digestOf(digest))
+		return nil
+	})
+	return rules, infrastructure(err)
+}
+
+// conditions are a run's facts without its rules.
+func (l *Ledger) conditions(ctx context.Context, name string) (audit.RunFacts, error) {
 	run, err := l.RunByName(ctx, name)
 	if err != nil {
 		return audit.RunFacts{}, infrastructure(err)

@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -133,6 +134,26 @@ func TestBaselinesAreFound(t *testing.T) {
 			}
 		}
 	}
+	b.createRun(t, "run-4")
+	other := newEpisode(2, 3)
+	pairs := auditEpisode(&other)
+	for i := range pairs {
+		pairs[i].Verdict.Rules = newDigest("other rules")
+	}
+	pairs[2].Verdict.Rules = newDigest("rules") // before they were written
+	if _, err := b.Commit(t.Context(), "run-4", pairs); err != nil {
+		t.Fatal(err)
+	}
+	for run, names := range map[string][]string{"run-3": {"rules"}, "run-4": {"rules", "other rules"}} {
+		var want []audit.Digest
+		for _, name := range names {
+			want = append(want, newDigest(name))
+		}
+		slices.SortFunc(want, audit.Digest.Compare)
+		if facts, err := b.Run(t.Context(), run); err != nil || len(facts.Rules) != 1 || !slices.Equal(facts.Rules["shop"], want) {
+			t.Errorf("%s was judged by the rules %v, %v; want %v", run, facts.Rules, err, want)
+		}
+	}
 	if err := b.TagRun(t.Context(), "run-2", "candidate"); err != nil {
 		t.Fatal(err)
 	}
@@ -141,6 +162,7 @@ func TestBaselinesAreFound(t *testing.T) {
 		{"tag:candidate", "run-2", "by tag"},
 		{"auto:run-3", "run-1", "the newest whose last gate passed"},
 		{"auto:run-1", "", "nothing came before it"},
+		{"auto:run-4", "", "those before it were judged by other rules"},
 		{"tag:none", "", "nobody has the tag"},
 		{"none", "", "no such run"},
 	} {

@@ -34,6 +34,10 @@ func TestWrittenRules(t *testing.T) {
 	}
 	d.says(d.do(0, "verify"), `"runs": 3,`, `"pairs": 6,`) // other rules, other verdicts of the same calls
 
+	gate := []string{"gate", "--policy", d.write("gate.yaml", "version: 1\nbaseline: defaults\ndefaults:\n  fsr: {max: 0.5}\n  material: {allowed_increase: 0.1}\n"), "--run"}
+	d.says(d.do(3, append(gate, "all")...), `baseline "defaults" cannot be compared with run "all"`, "answers of retail-mini were judged by the rules ", "the run's by ", "--path-policy", "hint: ", "name another baseline")
+	d.says(d.do(2, append(gate, "defaults")...), "INCONCLUSIVE")
+
 	audits := []string{"audit", path, "--environment", "retail-mini@1"}
 	d.says(d.do(3, append(audits, "--rules", d.write("bad.yaml", "version: \"1\"\ntols: {}\n"))...), "bad.yaml", `"tols"`, "hint: ", "tools")
 	d.says(d.do(3, append(audits, "--path-policy", d.write("bad.yaml", "version: \"1\"\ntools:\n  get_user:\n    /card: volatil\n"))...), "bad.yaml", "line 4", "volatil", `did you mean "volatile"`, "hint: ")
