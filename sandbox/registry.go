@@ -2,16 +2,15 @@ package sandbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"understudy/audit"
+	"understudy/sandbox/shared"
 	"understudy/sandbox/starlark"
 )
 
@@ -25,9 +24,7 @@ import (
 type Registry struct {
 	domains fs.FS
 	foreign bool
-
-	mu   sync.Mutex
-	open map[string]audit.Environment
+	open    shared.Environments // by reference
 }
 
 var _ audit.Opener = (*Registry)(nil)
@@ -35,7 +32,7 @@ var _ audit.Opener = (*Registry)(nil)
 // New makes a registry of the domains that are folders of fsys and came with this
 // program: they run in its process.
 func New(fsys fs.FS) *Registry {
-	return &Registry{domains: fsys, open: map[string]audit.Environment{}}
+	return &Registry{domains: fsys}
 }
 
 // NewForeign is New for domains that somebody else wrote: each runs in a child
@@ -59,19 +56,9 @@ func (r *Registry) Names() ([]string, error) {
 	return files, nil
 }
 
-// Environment implements audit.Opener.
+// Environment implements audit.Opener. While one domain loads, others are not waited for.
 func (r *Registry) Environment(ctx context.Context, ref string) (audit.Environment, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if env := r.open[ref]; env != nil {
-		return env, nil
-	}
-	env, err := r.start(ctx, ref)
-	if err != nil {
-		return nil, err
-	}
-	r.open[ref] = env
-	return env, nil
+	return r.open.Environment(ctx, ref, func(ctx context.Context) (audit.Environment, error) { return r.start(ctx, ref) })
 }
 
 // start loads the domain of a reference and runs it here or in a child.
@@ -133,15 +120,4 @@ func common(a, b string) int {
 }
 
 // Close closes every environment that was opened.
-func (r *Registry) Close() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var errs []error
-	for ref, env := range r.open {
-		if err := env.Close(); err != nil {
-			errs = append(errs, fmt.Errorf("close %s: %w", ref, err))
-		}
-	}
-	clear(r.open)
-	return errors.Join(errs...)
-}
+func (r *Registry) Close() error { return r.open.Close() }

@@ -2,12 +2,11 @@ package mount
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
 	"understudy/audit"
+	"understudy/sandbox/shared"
 )
 
 // Set opens the environments of a file once each, and shares them. It is an
@@ -15,22 +14,14 @@ import (
 type Set struct {
 	file   *File
 	lookup Lookup
-
-	mu   sync.Mutex
-	open map[string]*mounted
-}
-
-// mounted is an environment that is open, or on its way.
-type mounted struct {
-	mu  sync.Mutex // held while it is opened: others wait for it alone
-	env audit.Environment
+	open   shared.Environments // by name
 }
 
 var _ audit.Opener = (*Set)(nil)
 
 // NewSet makes a set; lookup finds the variables of the file.
 func NewSet(file *File, lookup Lookup) *Set {
-	return &Set{file: file, lookup: lookup, open: map[string]*mounted{}}
+	return &Set{file: file, lookup: lookup}
 }
 
 // Has reports whether a reference names an environment of the file.
@@ -53,35 +44,8 @@ func (s *Set) Environment(ctx context.Context, ref string) (audit.Environment, e
 			Hint: "write " + name + ", or declare the other version under another name",
 		}
 	}
-	s.mu.Lock()
-	m := s.open[name]
-	if m == nil {
-		m = &mounted{}
-		s.open[name] = m
-	}
-	s.mu.Unlock()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.env != nil {
-		return m.env, nil
-	}
-	var err error
-	m.env, err = s.file.Open(ctx, name, s.lookup)
-	return m.env, err
+	return s.open.Environment(ctx, name, func(ctx context.Context) (audit.Environment, error) { return s.file.Open(ctx, name, s.lookup) })
 }
 
 // Close closes every environment that was opened.
-func (s *Set) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var errs []error
-	for _, m := range s.open {
-		m.mu.Lock()
-		if m.env != nil {
-			errs = append(errs, m.env.Close())
-		}
-		m.env = nil
-		m.mu.Unlock()
-	}
-	return errors.Join(errs...)
-}
+func (s *Set) Close() error { return s.open.Close() }
