@@ -26,6 +26,7 @@ type Config struct {
 	Rehearsals      int           // asked for per action, where none is brought along; 0 = 1
 	Seed            uint64        // of the rehearser's sampling
 	CallTimeout     time.Duration // of one sandbox call; 0 = 30 s
+	OpenTimeout     time.Duration // of what an environment does before an episode's first call; 0 = 5 min
 	RehearseTimeout time.Duration // of one rehearsal; 0 = 2 min
 	Sessions        int           // how many ended episodes keep their session, for episodes that go on from there; 0 = none
 	Limits          Limits
@@ -47,6 +48,11 @@ type Auditor struct {
 func New(config Config) (*Auditor, error) {
 	if config.CallTimeout <= 0 {
 		config.CallTimeout = 30 * time.Second // longer than the slowest tool that was seen to answer at all
+	}
+	if config.OpenTimeout <= 0 {
+		// Longer than any start that was seen, and than what adapters allow unless told otherwise; short enough that an
+		// episode, which has ten minutes in the queue, ends with masked pairs and is not tried again and given up.
+		config.OpenTimeout = 5 * time.Minute
 	}
 	if config.RehearseTimeout <= 0 {
 		config.RehearseTimeout = 2 * time.Minute // a long answer of a slow local model

@@ -37,7 +37,7 @@ func TestPanicOfSandboxMasksWhatFollows(t *testing.T) {
 // A panic anywhere else in an audit is a permanent fault with its stack.
 func TestPanicOfAuditIsPermanent(t *testing.T) {
 	t.Parallel()
-	env := faulty{Environment: shop(t, 1), open: func(audit.Start) error { panic("a defect") }}
+	env := faulty{Environment: shop(t, 1), open: func(context.Context, audit.Start) error { panic("a defect") }}
 	_, err := newAuditor(t, audit.Config{Opener: opener{"shop": env}}).Episode(t.Context(), read())
 	if audit.FaultOf(err) != audit.FaultPermanent || !strings.Contains(err.Error(), "panicked: a defect") || !strings.Contains(err.Error(), "fault_env_test.go") {
 		t.Errorf("got %v, want a permanent fault with the panic and its stack", err)

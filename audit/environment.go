@@ -16,7 +16,8 @@ type Environment interface {
 	Info() EnvironmentInfo
 	// Tools lists what can be called, in a stable order.
 	Tools(ctx context.Context) ([]Tool, error)
-	// Open starts an isolated session. A start state that cannot be built is an *Error.
+	// Open starts an isolated session, which outlives ctx: that bounds the opening
+	// alone. A start state that cannot be built is an *Error.
 	Open(ctx context.Context, start Start) (Session, error)
 	// Close releases what the environment holds; open sessions end.
 	Close() error

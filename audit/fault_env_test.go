@@ -14,7 +14,8 @@ import (
 type faulty struct {
 	audit.Environment
 	info   func(*audit.EnvironmentInfo)
-	open   func(audit.Start) error
+	open   func(context.Context, audit.Start) error
+	listed func(context.Context) error // before Tools
 	called func(ctx context.Context, session int, call audit.Call, o *audit.Observation) error
 	opened *atomic.Int64
 }
@@ -27,9 +28,18 @@ func (f faulty) Info() audit.EnvironmentInfo {
 	return info
 }
 
+func (f faulty) Tools(ctx context.Context) ([]audit.Tool, error) {
+	if f.listed != nil {
+		if err := f.listed(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return f.Environment.Tools(ctx)
+}
+
 func (f faulty) Open(ctx context.Context, start audit.Start) (audit.Session, error) {
 	if f.open != nil {
-		if err := f.open(start); err != nil {
+		if err := f.open(ctx, start); err != nil {
 			return nil, err
 		}
 	}

@@ -38,6 +38,12 @@ func status(s audit.Status, family audit.Family) func(*audit.Config, *faulty) {
 	}
 }
 
+// hang is a sandbox that does not answer before it is told to stop.
+func hang(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 func maskings() []masking {
 	return []masking{
 		{reason: audit.MaskSandboxFault, config: status(audit.StatusFault, ""), because: "the sandbox broke"},
@@ -48,14 +54,19 @@ func maskings() []masking {
 		{reason: audit.MaskSandboxUnknown, config: status(audit.StatusUnknown, ""), because: "it may have happened"},
 		{reason: audit.MaskSandboxUnknown, config: func(c *audit.Config, f *faulty) {
 			c.CallTimeout = time.Millisecond
-			f.called = func(ctx context.Context, _ int, _ audit.Call, _ *audit.Observation) error {
-				<-ctx.Done()
-				return ctx.Err()
-			}
+			f.called = func(ctx context.Context, _ int, _ audit.Call, _ *audit.Observation) error { return hang(ctx) }
 		}, because: "no answer in time"},
 		{reason: audit.MaskSandboxUnavailable, config: func(_ *audit.Config, f *faulty) {
-			f.open = func(audit.Start) error { return errDown }
+			f.open = func(context.Context, audit.Start) error { return errDown }
 		}, because: "a session cannot be opened"},
+		{reason: audit.MaskSandboxUnavailable, config: func(c *audit.Config, f *faulty) {
+			c.OpenTimeout = time.Millisecond
+			f.open = func(ctx context.Context, _ audit.Start) error { return hang(ctx) }
+		}, because: "a session that does not open in time"},
+		{reason: audit.MaskSandboxUnavailable, config: func(c *audit.Config, f *faulty) {
+			c.OpenTimeout = time.Millisecond
+			f.listed = hang
+		}, because: "tools that are not listed in time"},
 		{reason: audit.MaskSandboxUnavailable, config: func(_ *audit.Config, f *faulty) {
 			f.called = func(context.Context, int, audit.Call, *audit.Observation) error { return errDown }
 		}, because: "the connection breaks"},

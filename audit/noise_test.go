@@ -118,7 +118,7 @@ func TestTwinsAreExecuted(t *testing.T) {
 		info:        func(info *audit.EnvironmentInfo) { info.Deterministic = false },
 	}
 	var starts []audit.Start
-	env.open = func(start audit.Start) error { starts = append(starts, start); return nil }
+	env.open = func(_ context.Context, start audit.Start) error { starts = append(starts, start); return nil }
 	calls := 0
 	env.called = func(_ context.Context, _ int, _ audit.Call, o *audit.Observation) error {
 		calls++

@@ -59,7 +59,8 @@ func (a *Auditor) open(ctx context.Context, ep *Episode, steps []Planned) (*Plac
 	if err != nil || at.env == nil || at.mask != "" {
 		return at, err
 	}
-	if err := at.openSessions(ctx, steps); err != nil {
+	err = a.begin(ctx, func(ctx context.Context) error { return at.openSessions(ctx, steps) })
+	if err != nil {
 		at.close()
 		return at.unavailable(ctx, ep.Environment, err)
 	}
@@ -92,11 +93,29 @@ func (a *Auditor) place(ctx context.Context, ep *Episode) (*Place, error) {
 	}
 	at.info = env.Info()
 	at.rules = a.rulesOf(at.info.Name)
-	if at.tools, err = env.Tools(ctx); err != nil {
+	err = a.begin(ctx, func(ctx context.Context) (err error) {
+		at.tools, err = env.Tools(ctx)
+		return err
+	})
+	if err != nil {
 		return at.unavailable(ctx, ep.Environment, err)
 	}
 	at.env = env
 	return at, nil
+}
+
+// begin bounds what an environment does before an episode's first call.
+func (a *Auditor) begin(ctx context.Context, work func(ctx context.Context) error) error {
+	timed, cancel := context.WithTimeout(ctx, a.config.OpenTimeout)
+	defer cancel()
+	err := work(timed)
+	if err != nil && ctx.Err() == nil && timed.Err() != nil {
+		return &Error{
+			Code: CodeInfrastructure, Message: "the environment did not begin within " + a.config.OpenTimeout.String(), Err: err,
+			Hint: "see what its server waits for",
+		}
+	}
+	return err
 }
 
 // unavailable masks an episode whose environment does not answer. What is the
