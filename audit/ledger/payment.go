@@ -12,9 +12,12 @@ import (
 	"understudy/audit"
 )
 
-// Paid implements audit.Payments.
+// Paid implements audit.Payments. Every batch of a trainer begins with it. It is
+// planned anew each time: a plan that was kept from when the ledger was young scans
+// all payments until autovacuum comes by: 33 ms in place of 0.13 ms in the first
+// minute of a training, two thirds of PostgreSQL's time.
 func (l *Ledger) Paid(ctx context.Context, ids []audit.Digest) (map[audit.Digest]audit.Payment, error) {
-	rows, err := l.pool.Query(ctx, `SELECT id, content, reward FROM score WHERE id = ANY($1::bytea[])`, digests(ids))
+	rows, err := l.pool.Query(ctx, `SELECT id, content, reward FROM score WHERE id = ANY($1::bytea[])`, pgx.QueryExecModeCacheDescribe, digests(ids))
 	if err != nil {
 		return nil, fmt.Errorf("read payments: %w", err)
 	}
