@@ -34,8 +34,14 @@ type Burial struct {
 	Delivery int // how many times the message had been delivered
 }
 
-// Outgoing is one message that the ledger wants published. Its ID carries the
-// attempt: a stream that has seen the ID drops the message, and says so.
+// ClaimLimit bounds what a relay takes from the outbox at once.
+type ClaimLimit struct {
+	Jobs, Announcements int
+	Bytes               int64 // of each kind, beyond which no further message begins
+}
+
+// Outgoing is one message that the ledger wants published. Its ID is the same each
+// time it is published: a stream that has seen the ID drops the message, and says so.
 type Outgoing struct {
 	Row     int64 // of the outbox
 	Topic   Topic

@@ -73,7 +73,7 @@ func upgraded(t *testing.T, pool *pgxpool.Pool, want []byte) {
 	if got := figures(t, l); !bytes.Equal(got, want) {
 		t.Errorf("figures have moved\n got %s\nwant %s", got, want)
 	}
-	claimed, _, err := l.Relay(t.Context(), 1000, func(_ context.Context, messages []audit.Outgoing) error {
+	claimed, _, err := l.Relay(t.Context(), audit.ClaimLimit{Jobs: 1000, Announcements: 1000, Bytes: 1 << 30}, func(_ context.Context, messages []audit.Outgoing) error {
 		for i := range messages {
 			if _, err := audit.DecodeJob(messages[i].Payload); messages[i].Topic == audit.TopicJob && err != nil {
 				t.Errorf("a job that was queued before the upgrade: %v", err)

@@ -222,7 +222,7 @@ func (b *bundle) enqueue(tb testing.TB, e audit.Episode) audit.Job {
 		tb.Fatalf("enqueue: %d, %v", n, err)
 	}
 	var job audit.Job
-	_, _, err := b.Relay(tb.Context(), 100, func(_ context.Context, messages []audit.Outgoing) error {
+	_, _, err := b.Relay(tb.Context(), claimUpTo(100), func(_ context.Context, messages []audit.Outgoing) error {
 		for i := range messages {
 			messages[i].Seq = uint64(i + 1)
 			if messages[i].Topic != audit.TopicJob {

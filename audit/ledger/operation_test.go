@@ -26,7 +26,7 @@ func (b *bundle) buryAll(t *testing.T, episodes, dead int) []audit.Job {
 	if _, err := b.Enqueue(ctx, b.run, queued); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := b.Relay(ctx, dead, func(_ context.Context, messages []audit.Outgoing) error {
+	_, _, err := b.Relay(ctx, claimUpTo(dead), func(_ context.Context, messages []audit.Outgoing) error {
 		for i := range messages {
 			messages[i].Seq = uint64(i + 1)
 		}
@@ -59,7 +59,7 @@ func TestJobsWaitWhereverTheClockIs(t *testing.T) {
 	if _, err := b.Enqueue(ctx, b.run, []audit.Episode{newEpisode(1, 1)}); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := b.Relay(ctx, 1, func(_ context.Context, messages []audit.Outgoing) error {
+	_, _, err := b.Relay(ctx, claimUpTo(1), func(_ context.Context, messages []audit.Outgoing) error {
 		messages[0].Seq = 1
 		return nil
 	})

@@ -11,14 +11,14 @@ import (
 	"understudy/audit"
 )
 
-// Relay claims up to limit unpublished jobs and as many announcements (results,
-// scores), has them published, and marks those that the publisher gave a sequence or
+// Relay claims unpublished jobs and announcements (results, scores) up to a limit of
+// each, has them published, and marks those that the publisher gave a sequence or
 // that no stream will ever take. It returns how many it claimed and how many were
 // published. Other relays pass over the claimed rows; a relay that dies, or whose
 // publisher returns an error, leaves them unpublished. Neither kind waits behind the
 // other: a stream of jobs that is full holds no announcement up, and a day of
 // announcements that nobody relayed no job.
-func (l *Ledger) Relay(ctx context.Context, limit int, publish func(ctx context.Context, messages []audit.Outgoing) error) (claimed, published int, err error) {
+func (l *Ledger) Relay(ctx context.Context, limit audit.ClaimLimit, publish func(ctx context.Context, messages []audit.Outgoing) error) (claimed, published int, err error) {
 	err = l.transact(ctx, beginLookups, "relay outbox", func(ctx context.Context, tx pgx.Tx) error {
 		messages, jobs, err := l.claim(ctx, tx, limit)
 		claimed, published = len(messages), 0
@@ -41,35 +41,41 @@ type jobRef struct {
 	attempt int32
 }
 
-func (l *Ledger) claim(ctx context.Context, tx pgx.Tx, limit int) ([]audit.Outgoing, []jobRef, error) {
+// claim locks the first messages of each kind and reads those of them that fit into
+// the bytes, at least one. What is locked and not read is free again when the
+// transaction ends.
+func (l *Ledger) claim(ctx context.Context, tx pgx.Tx, limit audit.ClaimLimit) ([]audit.Outgoing, []jobRef, error) {
 	rows, err := tx.Query(ctx, `
 		WITH job AS MATERIALIZED (
 			SELECT * FROM outbox WHERE published_at IS NULL AND topic = 'job' ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED
 		), announcement AS MATERIALIZED (
-			SELECT * FROM outbox WHERE published_at IS NULL AND topic <> 'job' ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED
+			SELECT * FROM outbox WHERE published_at IS NULL AND topic <> 'job' ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED
 		), claimed AS (
-			SELECT id, topic, run, episode, attempt, payload, coalesce(trace, '') AS trace
-			FROM (TABLE job UNION ALL TABLE announcement) AS both_kinds
+			SELECT o.id, o.topic, o.run, o.episode, o.attempt, o.payload, coalesce(o.trace, '') AS trace, e.body,
+				coalesce(octet_length(o.payload), octet_length(e.body), 0) AS size
+			FROM (TABLE job UNION ALL TABLE announcement) AS o
+			LEFT JOIN episode e ON o.topic = 'job' AND e.run = o.run AND e.id = o.episode AND octet_length(e.body) <= $3
+		), summed AS (
+			SELECT *, sum(size) OVER (PARTITION BY topic = 'job' ORDER BY id) - size AS before FROM claimed
 		)
-		SELECT c.*, coalesce((SELECT name FROM run r WHERE r.id = c.run), ''), -- a run that is gone holds up nobody
-			(SELECT body FROM episode e WHERE c.topic = 'job' AND e.run = c.run AND e.id = c.episode AND octet_length(e.body) <= $2)
-		FROM claimed c ORDER BY c.id`, limit, l.config.MaxMessage)
+		SELECT id, topic, run, episode, attempt, payload, trace, body,
+			coalesce((SELECT name FROM run r WHERE r.id = s.run), '') -- a run that is gone holds up nobody
+		FROM summed s WHERE before < $4 ORDER BY id`, limit.Jobs, limit.Announcements, l.config.MaxMessage, limit.Bytes)
 	if err != nil {
 		return nil, nil, fmt.Errorf("claim: %w", err)
 	}
 	var jobs []jobRef
 	messages, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (audit.Outgoing, error) {
 		var (
-			m       audit.Outgoing
-			j       jobRef
-			payload []byte
-			name    string
-			body    []byte
+			m             audit.Outgoing
+			j             jobRef
+			payload, body []byte
+			name          string
 		)
-		if err := row.Scan(&m.Row, &m.Topic, &j.run, &j.episode, &j.attempt, &payload, &m.Trace, &name, &body); err != nil {
+		if err := row.Scan(&m.Row, &m.Topic, &j.run, &j.episode, &j.attempt, &payload, &m.Trace, &body, &name); err != nil {
 			return m, err
 		}
-		m.ID = messageID(j, m.Topic)
+		m.ID = messageID(j, &m)
 		m.Subject = strconv.Itoa(int(j.run))
 		m.Payload = payload
 		if m.Topic == audit.TopicJob {
@@ -88,10 +94,15 @@ func (l *Ledger) claim(ctx context.Context, tx pgx.Tx, limit int) ([]audit.Outgo
 	return messages, jobs, nil
 }
 
-// messageID names a message by its content and its attempt: a stream that has
-// seen the id drops the message, so a message that is sent again needs another.
-func messageID(j jobRef, topic audit.Topic) string {
-	return fmt.Sprintf("%s-%d-%x-%d", topic, j.run, j.episode, j.attempt)
+// messageID names a message: a stream that has seen the id drops the message. A job
+// that is sent again needs another, so it has its attempt's. An announcement is told
+// once and has its row's, which is short because the stream keeps it in memory; a few
+// bytes of the episode tell the rows of a ledger that was made anew apart.
+func messageID(j jobRef, m *audit.Outgoing) string {
+	if m.Topic == audit.TopicJob {
+		return fmt.Sprintf("%s-%d-%x-%d", m.Topic, j.run, j.episode, j.attempt)
+	}
+	return fmt.Sprintf("%s-%d-%x", m.Topic, m.Row, j.episode[:4])
 }
 
 func markPublished(ctx context.Context, tx pgx.Tx, messages []audit.Outgoing, jobs []jobRef) (int, error) {

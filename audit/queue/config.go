@@ -37,16 +37,21 @@ type Config struct {
 	// MaxMessages and MaxBytes bound the stream of jobs; the relay waits when it
 	// is full. Default 200,000 and 1 GiB.
 	MaxMessages, MaxBytes int64
-	// Duplicates is the window in which the stream drops a message id that it has
-	// seen. Default 2 min: longer than a relay takes from publishing to marking.
+	// Duplicates is the window in which the stream of jobs drops a message id that it
+	// has seen. Default 2 min: longer than a relay takes from publishing to marking.
+	// Feeds have a shorter one, see feedWindow.
 	Duplicates time.Duration
 	// Replicas of each stream. Default 1; 3 on a cluster.
 	Replicas int
 	// Poll is how often an idle relay looks into the outbox. Default 25 ms.
 	Poll time.Duration
-	// Batch is how many jobs, and how many announcements, a relay claims at once.
-	// Default 128: at the largest message size that is about 115 MB.
+	// Batch is how many jobs a relay claims at once. Default 128: the stream syncs
+	// each by itself, and all are to be acknowledged within one call.
 	Batch int
+	// Announcements is how many announcements a relay claims at once. Default 1024:
+	// nothing syncs them, and where commits wait for a connection to the ledger a
+	// relay waits as long for each claim, however small.
+	Announcements int
 	// Sweep is how often the sweeper looks for lost jobs. Default two AckWaits: 1 min.
 	Sweep time.Duration
 	// Lost is the age from which an unanswered job is looked for in the stream.
@@ -87,6 +92,10 @@ const (
 // payload. A larger episode travels as a reference.
 const maxMessageSize = 1 << 20
 
+// claimBytes bounds the memory that a relay's claim takes, of each kind: a claim of
+// small messages ends at their number, one of large ones here.
+const claimBytes = 32 << 20
+
 func (c Config) withDefaults() Config {
 	or := func(d *time.Duration, value time.Duration) {
 		if *d == 0 {
@@ -112,6 +121,7 @@ func (c Config) withDefaults() Config {
 	count(&c.InFlight, 4*runtime.GOMAXPROCS(0))
 	count(&c.Replicas, 1)
 	count(&c.Batch, 128)
+	count(&c.Announcements, 1024)
 	if c.MaxMessages == 0 {
 		c.MaxMessages = 200_000
 	}
@@ -143,7 +153,7 @@ func (c Config) Validate() error {
 	refuse(c.AckWait < 3*time.Millisecond, fmt.Sprintf("ack wait is %s", c.AckWait), "give at least three heartbeats' time, such as 30s")
 	refuse(c.Attempts < 1, fmt.Sprintf("attempts is %d", c.Attempts), "give at least 1")
 	refuse(c.InFlight < 1, fmt.Sprintf("in-flight is %d", c.InFlight), "give at least 1")
-	refuse(c.Batch < 1, fmt.Sprintf("batch is %d", c.Batch), "give at least 1")
+	refuse(c.Batch < 1 || c.Announcements < 1, fmt.Sprintf("batch is %d, announcements is %d", c.Batch, c.Announcements), "give at least 1")
 	refuse(c.Replicas < 1 || c.Replicas > 5, fmt.Sprintf("replicas is %d", c.Replicas), "give 1, or 3 on a cluster")
 	refuse(c.Timeout < 0 || c.Grace < 0 || c.Backoff < 0 || c.BackoffCap < c.Backoff, "a duration is negative, or the back-off's cap is below its start", "leave durations out for the defaults")
 	return errors.Join(faults...)

@@ -13,11 +13,11 @@ import (
 	"understudy/audit"
 )
 
-// Outbox is what a relay needs of the ledger: claim up to limit unpublished jobs
-// and as many announcements, call publish with them, and mark those that it gave a
-// sequence.
+// Outbox is what a relay needs of the ledger: claim unpublished jobs and
+// announcements up to the limit, call publish with them, and mark those that it gave
+// a sequence.
 type Outbox interface {
-	Relay(ctx context.Context, limit int, publish func(ctx context.Context, messages []audit.Outgoing) error) (claimed, published int, err error)
+	Relay(ctx context.Context, limit audit.ClaimLimit, publish func(ctx context.Context, messages []audit.Outgoing) error) (claimed, published int, err error)
 }
 
 // Relay moves messages from the outbox into the streams. Any number of relays
@@ -79,7 +79,8 @@ func (r *Relay) Flush(ctx context.Context) error {
 
 // relay moves one batch and returns how many messages were published.
 func (r *Relay) relay(ctx context.Context) (int, error) {
-	_, published, err := r.outbox.Relay(ctx, r.config.Batch, func(ctx context.Context, messages []audit.Outgoing) error {
+	limit := audit.ClaimLimit{Jobs: r.config.Batch, Announcements: r.config.Announcements, Bytes: claimBytes}
+	_, published, err := r.outbox.Relay(ctx, limit, func(ctx context.Context, messages []audit.Outgoing) error {
 		if err := r.config.interrupt(ctx, AfterClaim); err != nil {
 			return err
 		}

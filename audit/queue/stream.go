@@ -32,6 +32,17 @@ const (
 // times the wait for an ack.
 func (c Config) callTimeout() time.Duration { return min(10*time.Second, 5*c.AckWait) }
 
+// feedWindow is how long a feed drops announcements that it has seen. A relay that
+// lives repeats one within this time: an acknowledgement that did not come is given
+// up after a call, and the next try begins after the longest pause. Whatever is
+// repeated later (the relay was killed and nobody took its place, the ledger was away)
+// is in the feed twice, under one id by which a reader knows it. No longer, because
+// the server keeps the ids of up to three windows in memory, and announcements come by
+// the thousand a second. 100 ms is the least that a server takes.
+func (c Config) feedWindow() time.Duration {
+	return max(min(c.Duplicates, c.callTimeout()+c.BackoffCap), 100*time.Millisecond)
+}
+
 // streams knows the names of one ledger's streams and makes them.
 type streams struct {
 	js     jetstream.JetStream
@@ -115,7 +126,7 @@ func (s *streams) feed(topic audit.Topic, description string) jetstream.StreamCo
 		MaxAge:      resultsKept,
 		MaxBytes:    resultBytes,
 		MaxMsgSize:  maxMessageSize,
-		Duplicates:  s.config.Duplicates,
+		Duplicates:  s.config.feedWindow(),
 		Replicas:    s.config.Replicas,
 		PersistMode: persist,
 	}

@@ -162,7 +162,7 @@ func fillJobs(t *testing.T, l *ledger.Ledger) {
 	if _, err := l.Enqueue(ctx, "queued "+hostileText, episodes); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := l.Relay(ctx, 1_000_000, func(_ context.Context, messages []audit.Outgoing) error {
+	_, _, err := l.Relay(ctx, audit.ClaimLimit{Jobs: 1_000_000, Announcements: 1_000_000, Bytes: 1 << 40}, func(_ context.Context, messages []audit.Outgoing) error {
 		for i := range messages {
 			messages[i].Seq = uint64(i + 1)
 		}
