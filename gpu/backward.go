@@ -18,17 +18,31 @@ type gradActs struct {
 	low           Buffer // (T,rank)
 }
 
+// sizes gives each buffer of a layer's gradients, its elements per row and their type. Those of activations
+// are of their type; what several products add to, and the residual's, stay F32.
+func (g *gradActs) sizes(c Config, act DType) []rowBuffer {
+	list := []rowBuffer{
+		{&g.res, c.Width, F32},
+		{&g.n, c.Width, F32},
+		{&g.att, c.H * c.D, act},
+		{&g.q, c.H * c.D, act},
+		{&g.k, c.G * c.D, act},
+		{&g.v, c.G * c.D, act},
+		{&g.gate, c.Hidden, act},
+		{&g.up, c.Hidden, act},
+		{&g.h, c.Hidden, act},
+	}
+	if c.QKNorm() {
+		list = append(list, rowBuffer{&g.qr, c.H * c.D, act}, rowBuffer{&g.kr, c.G * c.D, act})
+	}
+	return list
+}
+
 // planGrads lays out what Backward needs.
 func (t *Trainer) planGrads(p *plan) {
 	m, g := t.Model, &t.tmp
-	p.add(t.Tokens,
-		rowBuffer{&g.res, m.Width}, rowBuffer{&g.n, m.Width}, rowBuffer{&g.att, m.H * m.D},
-		rowBuffer{&g.q, m.H * m.D}, rowBuffer{&g.k, m.G * m.D}, rowBuffer{&g.v, m.G * m.D},
-		rowBuffer{&g.gate, m.Hidden}, rowBuffer{&g.up, m.Hidden}, rowBuffer{&g.h, m.Hidden})
-	if m.QKNorm() {
-		p.add(t.Tokens, rowBuffer{&g.qr, m.H * m.D}, rowBuffer{&g.kr, m.G * m.D})
-	}
-	p.add(t.Targets, rowBuffer{&g.final, m.Width}, rowBuffer{&g.finalN, m.Width}, rowBuffer{&g.logp, 1}, rowBuffer{&g.ent, 1})
+	p.add(t.Tokens, g.sizes(m.Config, t.Activations)...)
+	p.add(t.Targets, rowBuffer{&g.final, m.Width, F32}, rowBuffer{&g.finalN, m.Width, F32}, rowBuffer{&g.logp, 1, F32}, rowBuffer{&g.ent, 1, F32})
 }
 
 // Backward adds to the gradients, given the derivatives of the loss by each
@@ -67,20 +81,10 @@ func (t *Trainer) Backward(dlogprob, dentropy []float32) error {
 
 // rows is g for the first r rows only.
 func (g gradActs) rows(c Config, r int) gradActs {
-	cut := func(b *Buffer, perRow int) { *b = b.Slice(0, r*perRow) }
-	cut(&g.res, c.Width)
-	cut(&g.n, c.Width)
-	cut(&g.q, c.H*c.D)
-	cut(&g.k, c.G*c.D)
-	cut(&g.v, c.G*c.D)
-	cut(&g.att, c.H*c.D)
-	cut(&g.gate, c.Hidden)
-	cut(&g.up, c.Hidden)
-	cut(&g.h, c.Hidden)
-	if c.QKNorm() {
-		cut(&g.qr, c.H*c.D)
-		cut(&g.kr, c.G*c.D)
-	} else {
+	for _, b := range g.sizes(c, g.q.Type) {
+		*b.buffer = b.buffer.Slice(0, r*b.perRow)
+	}
+	if !c.QKNorm() {
 		g.qr, g.kr = g.q, g.k
 	}
 	return g

@@ -24,8 +24,8 @@ func (m Mode) String() string {
 // DType is the type of a buffer's elements.
 type DType int
 
-// Weights may lie in memory as any of the floats, activations and gradients are
-// F32, indices are I32.
+// Weights may lie in memory as any of the floats, activations as the device keeps them
+// (ActivationType), their sums, gradients of weights and all else as F32, indices as I32.
 const (
 	F32 DType = iota
 	BF16
@@ -85,6 +85,8 @@ type Weight struct {
 //
 // In the shapes below (R,C) is row-major. "=" overwrites, "+=" accumulates.
 // Outputs come first. No output overlaps an input unless it says "in place".
+// Buffers are F32, but those marked A: they are of the device's ActivationType, and those
+// marked A or F32 either. Sums are made in float32 at least, and rounded once.
 type Device interface {
 	Storage
 	Forward
@@ -126,20 +128,20 @@ type Forward interface {
 	Copy(y, x Buffer)
 	// Add: y (n) = a (n) + b (n); y may be a or b.
 	Add(y, a, b Buffer)
-	// AddScaled: y (n) += s·x (n).
+	// AddScaled: y (n; A or F32) += s·x (n).
 	AddScaled(y Buffer, s float32, x Buffer)
-	// Gather: y (M,C)[i] = x (R,C)[rows (M)[i]].
+	// Gather: y (M,C)[i] = x (R,C)[rows (M)[i]]; both A, or both F32.
 	Gather(y, x, rows Buffer)
-	// Scatter: y (S,C)[rows (R)[i]] = x (R,C)[i]; the rows are distinct.
+	// Scatter: y (S,C)[rows (R)[i]] = x (R,C)[i]; both A, or both F32; the rows are distinct.
 	Scatter(y, x, rows Buffer)
 
 	// Embed: y (R,C)[i] = table (V,C)[tokens (R)[i]]; the table may be of any float type.
 	Embed(y, table, tokens Buffer)
-	// RMSNorm: y (R,C) = x (R,C)·rstd·w (C), rstd (R) = 1/sqrt(mean(x²)+eps); y may be x.
+	// RMSNorm: y (R,C; A) = x (R,C; A or F32)·rstd·w (C), rstd (R) = 1/sqrt(mean(x²)+eps); y may be x.
 	RMSNorm(y, rstd, x, w Buffer, eps float32)
-	// MatMul: y (R,N) = x (R,K)·wᵀ.
+	// MatMul: y (R,N; A or F32) = x (R,K; A or F32)·wᵀ.
 	MatMul(y, x Buffer, w Weight)
-	// RoPE turns, in place, each pair (x[d], x[d+D/2]) of x (R,heads,D) by the
+	// RoPE turns, in place, each pair (x[d], x[d+D/2]) of x (R,heads,D; A) by the
 	// angle of its row's position; table (positions,D) holds D/2 cosines, then
 	// D/2 sines. Inverse turns back, which is the gradient.
 	RoPE(x, table, positions Buffer, d int, inverse bool)
@@ -151,7 +153,7 @@ type Forward interface {
 	// the bits of Attend for the same queries, keys and values: both walk a
 	// row's keys in chunks of PageSize from position 0.
 	AttendPaged(a PagedAttention)
-	// SwiGLU: h (R,F) = gate·sigmoid(gate)·up.
+	// SwiGLU: h (R,F) = gate·sigmoid(gate)·up, all A.
 	SwiGLU(h, gate, up Buffer)
 	// LogProbs reads logits and writes log-probabilities.
 	LogProbs(t TokenLoss)
@@ -167,16 +169,16 @@ type Fetcher interface {
 // Backward is the gradients of Forward, and the optimiser.
 type Backward interface {
 	// EmbedBackward: dtable (V,C)[tokens (R)[i]] += dy (R,C)[i], in the order of i:
-	// the gradient of Embed and of Gather.
+	// the gradient of Embed and of Gather; both A, or both F32.
 	EmbedBackward(dtable, dy, tokens Buffer)
-	// RMSNormBackward: dx (R,C) += , dw (C) += ; dw may be none.
+	// RMSNormBackward: dx (R,C) += , dw (C) += ; dx, dy and x all A, or all F32; dw may be none.
 	RMSNormBackward(dx, dw, dy, x, w, rstd Buffer)
-	// MatMulBackX: dx (R,K) = dy (R,N)·w, or += when add is set.
+	// MatMulBackX: dx (R,K; A or F32) = dy (R,N; A or F32)·w, or += when add is set.
 	MatMulBackX(dx, dy Buffer, w Weight, add bool)
-	// MatMulBackW: dw (N,K) += dy (R,N)ᵀ·x (R,K).
+	// MatMulBackW: dw (N,K) += dy (R,N; A or F32)ᵀ·x (R,K; A or F32).
 	MatMulBackW(dw, dy, x Buffer, rows int)
 	AttendBackward(a AttentionGrad)
-	// SwiGLUBackward: dgate (R,F) = , dup (R,F) = ; dgate may be gate, dup may be up.
+	// SwiGLUBackward: dgate (R,F) = , dup (R,F) = , all A; dgate may be gate, dup may be up.
 	SwiGLUBackward(dgate, dup, dh, gate, up Buffer)
 	// LogProbsBackward turns t.Logits, in place, into their gradient, given
 	// those of t.LogProb and t.Entropy (R); dentropy may be none.
@@ -199,9 +201,9 @@ type Heads struct{ H, G, D int }
 type Attention struct {
 	Heads
 	Scale   float32
-	Out     Buffer // (T,H,D)
+	Out     Buffer // (T,H,D), A
 	LSE     Buffer // (T,H)
-	Q, K, V Buffer // (T,H,D), (T,G,D), (T,G,D)
+	Q, K, V Buffer // (T,H,D), (T,G,D), (T,G,D), A
 	Starts  Buffer // (T) I32: the first row of the row's sequence
 	// Asked (T) I32, or none: rows of zeros, which come before the others of their
 	// sequence, are keys and values only. Their Out and LSE, DOut and DQ are
@@ -213,8 +215,24 @@ type Attention struct {
 // and V are written ("=").
 type AttentionGrad struct {
 	Attention
-	DOut       Buffer // (T,H,D)
-	DQ, DK, DV Buffer // (T,H,D), (T,G,D), (T,G,D)
+	DOut       Buffer // (T,H,D), A
+	DQ, DK, DV Buffer // (T,H,D), (T,G,D), (T,G,D), A
+}
+
+// ActivationTyped is a Device whose activations are not F32.
+type ActivationTyped interface {
+	Device
+	// ActivationType is the type of what operations hand on to products and attention, and of its
+	// gradients: outputs of norms and projections, heads, gates. The residual stream stays F32.
+	ActivationType() DType
+}
+
+// ActivationType is the type in which a device keeps activations.
+func ActivationType(d Device) DType {
+	if t, ok := d.(ActivationTyped); ok {
+		return t.ActivationType()
+	}
+	return F32
 }
 
 // KVTyped is a Device whose KV arena does not hold F32.
@@ -238,7 +256,7 @@ func KVType(d Device) DType {
 type KVRows struct {
 	Heads
 	K, V       Buffer // (S,G,D), of KVType: one layer of the arena
-	NewK, NewV Buffer // (R,G,D)
+	NewK, NewV Buffer // (R,G,D), A
 	Slots      Buffer // (R) I32, each once
 }
 
@@ -248,7 +266,7 @@ type KVRows struct {
 type PagedAttention struct {
 	Heads
 	Scale     float32
-	Out, Q    Buffer // (R,H,D)
+	Out, Q    Buffer // (R,H,D), A
 	K, V      Buffer // (S,G,D), of KVType: one layer of the arena, as StoreKV laid it out
 	Tables    Buffer // (B,P) I32 page ids
 	P         int    // pages a row of Tables has room for

@@ -101,9 +101,9 @@ func (r rollouts) batch() (b *gpu.Batch, sampled []float32) {
 // with adapters and without (issue 6).
 func TestRatioIsOne(t *testing.T) {
 	for _, kind := range []string{gpu.Qwen3, gpu.Llama} {
-		for _, dev := range devices(t) {
+		for _, dev := range exactDevices(t) {
 			for _, adapters := range [][]string{nil, {"act", "", "rehearse"}} {
-				name := kind + " " + dev.Name()
+				name := kind + " " + nameOf(dev)
 				if adapters != nil {
 					name += " adapters"
 				}

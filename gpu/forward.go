@@ -13,7 +13,8 @@ type forward struct {
 	low, wide Buffer // (R,rank), (R,N) of adapters
 }
 
-// layerActs is what one layer computes for R rows.
+// layerActs is what one layer computes for R rows. The residual and what is summed of a row stay F32;
+// the rest, which products and attention read, is of the device's ActivationType.
 type layerActs struct {
 	x            Buffer // (R,C) the residual that enters
 	rstd1, n1    Buffer // (R), (R,C)
@@ -26,33 +27,35 @@ type layerActs struct {
 	gate, up, h  Buffer // (R,F)
 }
 
-// layerSizes gives each buffer of layerActs and its elements per row, in order.
-func (c Config) layerSizes(a *layerActs) []rowBuffer {
+// layerSizes gives each buffer of layerActs, its elements per row and their type, in order; act is that of
+// activations.
+func (c Config) layerSizes(a *layerActs, act DType) []rowBuffer {
 	list := []rowBuffer{
-		{&a.x, c.Width},
-		{&a.rstd1, 1},
-		{&a.n1, c.Width},
-		{&a.q, c.H * c.D},
-		{&a.k, c.G * c.D},
-		{&a.v, c.G * c.D},
-		{&a.att, c.H * c.D},
-		{&a.lse, c.H},
-		{&a.mid, c.Width},
-		{&a.rstd2, 1},
-		{&a.n2, c.Width},
-		{&a.gate, c.Hidden},
-		{&a.up, c.Hidden},
-		{&a.h, c.Hidden},
+		{&a.x, c.Width, F32},
+		{&a.rstd1, 1, F32},
+		{&a.n1, c.Width, act},
+		{&a.q, c.H * c.D, act},
+		{&a.k, c.G * c.D, act},
+		{&a.v, c.G * c.D, act},
+		{&a.att, c.H * c.D, act},
+		{&a.lse, c.H, F32},
+		{&a.mid, c.Width, F32},
+		{&a.rstd2, 1, F32},
+		{&a.n2, c.Width, act},
+		{&a.gate, c.Hidden, act},
+		{&a.up, c.Hidden, act},
+		{&a.h, c.Hidden, act},
 	}
 	if c.QKNorm() {
-		list = append(list, rowBuffer{&a.rstdQ, c.H}, rowBuffer{&a.rstdK, c.G}, rowBuffer{&a.qr, c.H * c.D}, rowBuffer{&a.kr, c.G * c.D})
+		list = append(list, rowBuffer{&a.rstdQ, c.H, F32}, rowBuffer{&a.rstdK, c.G, F32},
+			rowBuffer{&a.qr, c.H * c.D, act}, rowBuffer{&a.kr, c.G * c.D, act})
 	}
 	return list
 }
 
 // rows is a for the first r rows only.
 func (a layerActs) rows(c Config, r int) layerActs {
-	for _, b := range c.layerSizes(&a) {
+	for _, b := range c.layerSizes(&a, a.n1.Type) {
 		*b.buffer = b.buffer.Slice(0, r*b.perRow)
 	}
 	if !c.QKNorm() {
@@ -117,7 +120,12 @@ func (c Config) attentionScale() float32 { return float32(1 / math.Sqrt(float64(
 
 // headActs is what follows the layers, for M wanted rows.
 type headActs struct {
-	x, rstd, n Buffer // (M,C), (M), (M,C)
+	x, rstd, n Buffer // (M,C), (M), (M,C); n is what the head reads, of ActivationType
+}
+
+// headSizes is layerSizes for headActs.
+func (c Config) headSizes(a *headActs, act DType) []rowBuffer {
+	return []rowBuffer{{&a.x, c.Width, F32}, {&a.rstd, 1, F32}, {&a.n, c.Width, act}}
 }
 
 // finalNorm gathers the wanted rows (M) of x (R,C) and normalises them.

@@ -38,6 +38,24 @@ func TestTrainingBytes(t *testing.T) {
 		}
 		trainer.Free()
 	}
+	// Of a training with activations in BF16, a layer's take two bytes less each, and so do their gradients; the
+	// residual, sums and what several products add to do not.
+	saving := gpu.TrainerConfig{Tokens: 64, Targets: 16, Expanded: 128}
+	whole := c.TrainingBytes(saving)
+	saving.Activations = gpu.BF16
+	const queries, keys = 4 * 8, 2 * 8
+	const layer = 2*32 + (3*queries + 3*keys) + 3*48 // n1, n2; q, qr, att, k, kr, v; gate, up, h
+	const grads = 3*queries + 3*keys + 3*48
+	const tree = 4*queries + 4*keys // q, out, dout, dq; k, v, dk, dv
+	if got, want := whole-c.TrainingBytes(saving), int64(2*(64*(3*layer+grads)+128*tree+16*32)); got != want {
+		t.Errorf("activations in BF16 save %d bytes, want %d", got, want)
+	}
+	rollout := gpu.RunnerConfig{Pages: 8, Rows: 32, Wanted: 16, Sequences: 3, Context: 40}
+	whole = c.RolloutBytes(rollout)
+	rollout.Activations = gpu.BF16
+	if got, want := whole-c.RolloutBytes(rollout), int64(2*(32*layer+16*32)); got != want {
+		t.Errorf("activations in BF16 save %d bytes of rollouts, want %d", got, want)
+	}
 	runner := gpu.RunnerConfig{Pages: 9, Rows: 20, Wanted: 5, Sequences: 3, Context: 40}
 	r, err := m.NewRunner(runner)
 	if err != nil {

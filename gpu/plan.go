@@ -2,10 +2,11 @@ package gpu
 
 import "fmt"
 
-// rowBuffer is a buffer to be, and how many elements of it a row takes.
+// rowBuffer is a buffer to be, and how many elements of it, of which type, a row takes.
 type rowBuffer struct {
 	buffer *Buffer
 	perRow int
+	kind   DType
 }
 
 // placed is a buffer that has its length.
@@ -25,10 +26,10 @@ type plan struct {
 	total        [2]int
 }
 
-// add plans r rows of each buffer, as floats.
+// add plans r rows of each buffer.
 func (p *plan) add(rows int, list ...rowBuffer) {
 	for _, b := range list {
-		p.addOf(F32, rows*b.perRow, b.buffer)
+		p.addOf(b.kind, rows*b.perRow, b.buffer)
 	}
 }
 

@@ -41,7 +41,7 @@ func (m *Model) NewRunner(c RunnerConfig) (*Runner, error) {
 	if c.Pages < 1 || c.Rows < 1 || c.Wanted < 1 || c.Sequences < 1 || c.Context < 1 || c.Context > m.Context {
 		return nil, fmt.Errorf("new runner: pages, rows, wanted, sequences and context must be positive, and context at most the model's %d", m.Context)
 	}
-	c.KV = KVType(m.dev)
+	c.KV, c.Activations = KVType(m.dev), ActivationType(m.dev)
 	r := &Runner{RunnerConfig: c, forward: forward{Model: m}, rank: m.maxRank(), written: make([]uint64, c.Pages*PageSize)}
 	floats, ints, err := r.plan().allocate(m.dev, fmt.Sprintf("rollouts (%d KV pages of %d tokens, %d rows)", c.Pages, PageSize, c.Rows))
 	if err != nil {
@@ -63,14 +63,14 @@ func (r *Runner) plan() *plan {
 	for l := range m.Layers {
 		p.addOf(c.KV, (c.Pages+1)*PageSize*m.G*m.D, &r.keys[l], &r.values[l])
 	}
-	p.add(c.Rows, m.layerSizes(&r.acts)...)
-	p.add(c.Rows, rowBuffer{&r.branch, m.Width}, rowBuffer{&r.low, r.rank})
+	p.add(c.Rows, m.layerSizes(&r.acts, c.Activations)...)
+	p.add(c.Rows, rowBuffer{&r.branch, m.Width, F32}, rowBuffer{&r.low, r.rank, F32})
 	if r.rank > 0 {
-		p.add(c.Rows, rowBuffer{&r.wide, m.maxN()})
+		p.add(c.Rows, rowBuffer{&r.wide, m.maxN(), F32})
 	}
-	p.add(c.Wanted, rowBuffer{&r.final.x, m.Width}, rowBuffer{&r.final.rstd, 1}, rowBuffer{&r.final.n, m.Width},
-		rowBuffer{&r.loss.Logits, m.Vocab}, rowBuffer{&r.loss.Scale, 1}, rowBuffer{&r.loss.LSE, 1})
-	p.add(c.Context, rowBuffer{&r.rope, m.D})
+	p.add(c.Wanted, m.headSizes(&r.final, c.Activations)...)
+	p.add(c.Wanted, rowBuffer{&r.loss.Logits, m.Vocab, F32}, rowBuffer{&r.loss.Scale, 1, F32}, rowBuffer{&r.loss.LSE, 1, F32})
+	p.add(c.Context, rowBuffer{&r.rope, m.D, F32})
 	p.addInts(c.Rows, &r.tokens, &r.at, &r.slots, &r.sequences)
 	p.addInts((c.Sequences+1)*c.pagesPerSequence(), &r.tables)
 	p.addInts(c.Wanted, &r.wanted)

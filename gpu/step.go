@@ -55,6 +55,7 @@ type RunnerConfig struct {
 	Wanted    int // most rows of a step whose logits are wanted
 	Sequences int // most sequences of a step
 	Context   int // most tokens of a sequence
-	// KV is how the arena holds keys and values. NewRunner asks the device (KVType): it is for plans.
-	KV DType
+	// KV is how the arena holds keys and values, Activations the type of activations. NewRunner asks the
+	// device (KVType, ActivationType): they are for plans.
+	KV, Activations DType
 }

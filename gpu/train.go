@@ -26,6 +26,8 @@ type TrainerConfig struct {
 	Expanded int
 	// Adapters are trained instead of the model's own weights, when there are any.
 	Adapters []string
+	// Activations is their type. NewTrainer asks the device (ActivationType): it is for plans.
+	Activations DType
 }
 
 // Scores is what a batch's targets got. Its slices are used again by the next
@@ -70,6 +72,7 @@ type trained struct {
 // NewTrainer allocates all that training steps need.
 func (m *Model) NewTrainer(c TrainerConfig) (*Trainer, error) {
 	c = c.WithDefaults(m.Config)
+	c.Activations = ActivationType(m.dev)
 	if c.Tokens < 1 || c.Targets < 1 || c.LogitRows < 1 {
 		return nil, errors.New("new trainer: tokens, targets and logit rows must be positive")
 	}
@@ -97,7 +100,7 @@ func (t *Trainer) plan() *plan {
 	p, m, c := &plan{}, t.Model, t.TrainerConfig
 	t.acts = make([]layerActs, m.Layers)
 	for l := range t.acts {
-		list := m.layerSizes(&t.acts[l])
+		list := m.layerSizes(&t.acts[l], c.Activations)
 		switch {
 		case l > 0 && c.ScoreOnly:
 			list = nil
@@ -106,14 +109,14 @@ func (t *Trainer) plan() *plan {
 		}
 		p.add(c.Tokens, list...)
 	}
-	p.add(c.Tokens, rowBuffer{&t.last, m.Width}, rowBuffer{&t.branch, m.Width})
+	p.add(c.Tokens, rowBuffer{&t.last, m.Width, F32}, rowBuffer{&t.branch, m.Width, F32})
 	if t.rank > 0 {
-		p.add(c.Tokens, rowBuffer{&t.low, t.rank}, rowBuffer{&t.wide, m.maxN()}, rowBuffer{&t.tmp.low, t.rank})
+		p.add(c.Tokens, rowBuffer{&t.low, t.rank, F32}, rowBuffer{&t.wide, m.maxN(), F32}, rowBuffer{&t.tmp.low, t.rank, F32})
 	}
-	p.add(c.Targets, rowBuffer{&t.final.x, m.Width}, rowBuffer{&t.final.rstd, 1}, rowBuffer{&t.final.n, m.Width},
-		rowBuffer{&t.loss.Scale, 1}, rowBuffer{&t.loss.LSE, 1}, rowBuffer{&t.loss.LogProb, 1}, rowBuffer{&t.loss.Entropy, 1})
-	p.add(c.LogitRows, rowBuffer{&t.loss.Logits, m.Vocab})
-	p.add(min(c.Tokens, m.Context), rowBuffer{&t.rope, m.D})
+	p.add(c.Targets, m.headSizes(&t.final, c.Activations)...)
+	p.add(c.Targets, rowBuffer{&t.loss.Scale, 1, F32}, rowBuffer{&t.loss.LSE, 1, F32}, rowBuffer{&t.loss.LogProb, 1, F32}, rowBuffer{&t.loss.Entropy, 1, F32})
+	p.add(c.LogitRows, rowBuffer{&t.loss.Logits, m.Vocab, F32})
+	p.add(min(c.Tokens, m.Context), rowBuffer{&t.rope, m.D, F32})
 	p.addInts(c.Tokens, &t.tokens, &t.at, &t.starts)
 	p.addInts(c.Targets, &t.rows, &t.targets)
 	t.planTree(p)

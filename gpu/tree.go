@@ -18,12 +18,12 @@ type treeActs struct {
 
 func (x *treeActs) shared() bool { return x.n > 0 }
 
-// buffers gives each buffer and its elements per expanded row.
-func (x *treeActs) buffers(h Heads, scoreOnly bool) []rowBuffer {
+// buffers gives each buffer, its elements per expanded row and their type; act is that of activations.
+func (x *treeActs) buffers(h Heads, act DType, scoreOnly bool) []rowBuffer {
 	q, k := h.H*h.D, h.G*h.D
-	list := []rowBuffer{{&x.q, q}, {&x.k, k}, {&x.v, k}, {&x.out, q}, {&x.lse, h.H}}
+	list := []rowBuffer{{&x.q, q, act}, {&x.k, k, act}, {&x.v, k, act}, {&x.out, q, act}, {&x.lse, h.H, F32}}
 	if !scoreOnly {
-		list = append(list, rowBuffer{&x.dout, q}, rowBuffer{&x.dq, q}, rowBuffer{&x.dk, k}, rowBuffer{&x.dv, k})
+		list = append(list, rowBuffer{&x.dout, q, act}, rowBuffer{&x.dq, q, act}, rowBuffer{&x.dk, k, act}, rowBuffer{&x.dv, k, act})
 	}
 	return list
 }
@@ -33,7 +33,7 @@ func (t *Trainer) planTree(p *plan) {
 	if t.Expanded == 0 {
 		return
 	}
-	p.add(t.Expanded, t.tree.buffers(t.Heads, t.ScoreOnly)...)
+	p.add(t.Expanded, t.tree.buffers(t.Heads, t.Activations, t.ScoreOnly)...)
 	p.addInts(t.Expanded, &t.tree.rows, &t.tree.starts, &t.tree.asked)
 	p.addInts(t.Tokens, &t.tree.first)
 }
@@ -41,7 +41,7 @@ func (t *Trainer) planTree(p *plan) {
 // expanded is the tree's buffers for the rows of this batch.
 func (t *Trainer) expanded() treeActs {
 	x := t.tree
-	for _, b := range x.buffers(t.Heads, t.ScoreOnly) {
+	for _, b := range x.buffers(t.Heads, t.Activations, t.ScoreOnly) {
 		*b.buffer = b.buffer.Slice(0, x.n*b.perRow)
 	}
 	for _, b := range []*Buffer{&x.rows, &x.starts, &x.asked} {

@@ -50,9 +50,9 @@ func family(rng *rand.Rand, vocab int) (tree, whole *gpu.Batch) {
 // TestTreeIsWhole: rollouts that continue one prompt have the bits of whole
 // sequences, with checkpointing and without.
 func TestTreeIsWhole(t *testing.T) {
-	for _, dev := range devices(t) {
+	for _, dev := range exactDevices(t) {
 		for _, kind := range []string{gpu.Qwen3, gpu.Llama} {
-			t.Run(kind+" "+dev.Name(), func(t *testing.T) {
+			t.Run(kind+" "+nameOf(dev), func(t *testing.T) {
 				m := newModel(t, dev, tiny(kind, false))
 				tree, whole := family(rand.New(rand.NewPCG(6, 1)), m.Vocab)
 				tr := newTrainer(t, m, gpu.TrainerConfig{Tokens: 100, Expanded: 100, Targets: 100})
@@ -65,6 +65,12 @@ func TestTreeIsWhole(t *testing.T) {
 				saving := newTrainer(t, m, gpu.TrainerConfig{Tokens: 100, Expanded: 100, Targets: 100, Checkpoint: true, LogitRows: 16})
 				gradients(t, saving, tree)
 				a, b := download(t, dev, tr.Gradients("")), download(t, dev, saving.Gradients(""))
+				if gpu.ActivationType(dev) == gpu.BF16 { // those of a prompt's keys and values are rounded once, or once for each that continues it
+					if off := distance(a, b); off > 0.01 {
+						t.Errorf("gradients as a tree are %.2g of the whole away", off)
+					}
+					return
+				}
 				for i := range a {
 					if math.Abs(float64(a[i]-b[i])) > 1e-4*(1+math.Abs(float64(a[i]))) {
 						t.Fatalf("gradient %d: %v whole, %v as a tree with checkpointing", i, a[i], b[i])

@@ -45,28 +45,11 @@ func (d *Device) family() (prefix string, tile int) {
 func (d *Device) Attend(a gpu.Attention) {
 	prefix, tile := d.family()
 	t, name := a.Starts.Len, d.headKernel(prefix, a.D)
-	if t == 0 || name == "" {
+	if t == 0 || name == "" || !d.activations("Attend", a.Out, a.Q, a.K, a.V) {
 		return
 	}
-	k, v := a.K, a.V
-	if d.Products == gpu.BF16 {
-		var ok bool
-		if k, v, ok = d.roundedPair(scratchA, scratchB, k, v); !ok {
-			return
-		}
-	}
-	d.launch(name, plane(ceil(t*a.H/a.G, tile), a.G), block(attendThreads), ptr(a.Out), ptr(a.LSE), ptr(a.Q), ptr(k), ptr(v),
+	d.launch(name, plane(ceil(t*a.H/a.G, tile), a.G), block(attendThreads), ptr(a.Out), ptr(a.LSE), ptr(a.Q), ptr(a.K), ptr(a.V),
 		ptr(a.Starts), ptr(a.Asked), i32(t), i32(a.H), i32(a.G), i32(a.D), f32(a.Scale))
-}
-
-// roundedPair is a and b in BF16, in scratch memory.
-func (d *Device) roundedPair(first, second int, a, b gpu.Buffer) (gpu.Buffer, gpu.Buffer, bool) {
-	a, ok := d.rounded(first, a)
-	if !ok {
-		return a, b, false
-	}
-	b, ok = d.rounded(second, b)
-	return a, b, ok
 }
 
 // KVType is BF16 where what attention reads is rounded to it.
@@ -88,7 +71,7 @@ func (d *Device) arenaOf(k, v gpu.Buffer) bool {
 
 // StoreKV writes keys and values of rows into their slots, a thread an element.
 func (d *Device) StoreKV(s gpu.KVRows) {
-	if r := s.Slots.Len; r > 0 && d.arenaOf(s.K, s.V) {
+	if r := s.Slots.Len; r > 0 && d.arenaOf(s.K, s.V) && d.activations("StoreKV", s.NewK, s.NewV) {
 		d.launch("store_kv"+suffix(d.KVType()), line(ceil(r*s.G*s.D, threads)), block(threads),
 			ptr(s.K), ptr(s.V), ptr(s.NewK), ptr(s.NewV), ptr(s.Slots), i32(r), i32(s.G), i32(s.D))
 	}
@@ -98,7 +81,7 @@ func (d *Device) StoreKV(s gpu.KVRows) {
 // rows that share the pages of a split read them once; many rows are blocks enough.
 func (d *Device) AttendPaged(a gpu.PagedAttention) {
 	rows := a.Positions.Len
-	if rows == 0 || !d.arenaOf(a.K, a.V) {
+	if rows == 0 || !d.arenaOf(a.K, a.V) || !d.activations("AttendPaged", a.Out, a.Q) {
 		return
 	}
 	splits := d.splits(a)
@@ -136,7 +119,7 @@ func (d *Device) attendSplits(a gpu.PagedAttention, splits int) error {
 	tops, sums := scratch.Slice(0, 2*queries), scratch.Slice(2*queries, queries*(a.D+2))
 	d.launch(name, space(splits, a.G, rows), block(size), ptr(sums), ptr(tops), ptr(a.Q), ptr(a.K), ptr(a.V),
 		ptr(a.Tables), ptr(a.Sequences), ptr(a.Positions), ptr(shared), i32(rows), i32(a.H), i32(a.G), i32(a.D), i32(a.P), f32(a.Scale))
-	d.launch("attend_merge", line(ceil(rows*a.H, attendThreads/32)), block(attendThreads), ptr(a.Out), ptr(sums), ptr(tops),
+	d.launch("attend_merge"+suffix(a.Out.Type), line(ceil(rows*a.H, attendThreads/32)), block(attendThreads), ptr(a.Out), ptr(sums), ptr(tops),
 		ptr(a.Positions), i32(rows), i32(a.H), i32(a.D), i32(splits))
 	return nil
 }
@@ -207,7 +190,7 @@ func (d *Device) indicesChanged(dst gpu.Buffer, src []int32) {
 func (d *Device) AttendBackward(a gpu.AttentionGrad) {
 	prefix, tile := d.family()
 	t, ofQueries, ofKeys := a.Starts.Len, d.headKernel(prefix+"_backward_q", a.D), d.headKernel(prefix+"_backward_kv", a.D)
-	if t == 0 || ofQueries == "" {
+	if t == 0 || ofQueries == "" || !d.activations("AttendBackward", a.Out, a.Q, a.K, a.V, a.DOut, a.DQ, a.DK, a.DV) {
 		return
 	}
 	sums, err := d.scratchOf(scratchDelta, t*a.H)
@@ -215,19 +198,10 @@ func (d *Device) AttendBackward(a gpu.AttentionGrad) {
 		d.refuse(err)
 		return
 	}
-	d.launch("attend_backward_sum", line(ceil(t*a.H, attendThreads/32)), block(attendThreads),
+	d.launch("attend_backward_sum"+suffix(a.Out.Type), line(ceil(t*a.H, attendThreads/32)), block(attendThreads),
 		ptr(sums), ptr(a.Out), ptr(a.DOut), ptr(a.Asked), i32(t), i32(a.H), i32(a.D))
-	q, k, v, dout := a.Q, a.K, a.V, a.DOut
-	if d.Products == gpu.BF16 {
-		var first, second bool
-		q, dout, first = d.roundedPair(scratchQ, scratchDOut, q, dout)
-		k, v, second = d.roundedPair(scratchA, scratchB, k, v)
-		if !first || !second {
-			return
-		}
-	}
 	inputs := []uint64{
-		ptr(q), ptr(k), ptr(v), ptr(a.LSE), ptr(sums), ptr(dout), ptr(a.Starts), ptr(a.Asked),
+		ptr(a.Q), ptr(a.K), ptr(a.V), ptr(a.LSE), ptr(sums), ptr(a.DOut), ptr(a.Starts), ptr(a.Asked),
 		i32(t), i32(a.H), i32(a.G), i32(a.D), f32(a.Scale),
 	}
 	d.launch(ofQueries, plane(ceil(t*a.H/a.G, tile), a.G), block(attendThreads), append([]uint64{ptr(a.DQ)}, inputs...)...)

@@ -33,8 +33,8 @@ func manyRows(p *devicetest.Pair, h gpu.Heads) {
 		positions[i] = int32(i)
 		slots[i] = table[i/gpu.PageSize]*gpu.PageSize + int32(i%gpu.PageSize)
 	}
-	q, k, v := p.Random(tokens*h.H*h.D, 1), p.Random(tokens*h.G*h.D, 1), p.Random(tokens*h.G*h.D, 1)
-	out, lse, paged := p.Random(q.Dev.Len, 1), p.Random(tokens*h.H, 1), p.Random(q.Dev.Len, 1)
+	q, k, v := p.Activations(tokens*h.H*h.D, 1), p.Activations(tokens*h.G*h.D, 1), p.Activations(tokens*h.G*h.D, 1)
+	out, lse, paged := p.Activations(q.Dev.Len, 1), p.Random(tokens*h.H, 1), p.Activations(q.Dev.Len, 1)
 	one := p.Ints(make([]int32, tokens)...)
 	d.Attend(gpu.Attention{Heads: h, Scale: 0.3, Out: out.Dev, LSE: lse.Dev, Q: q.Dev, K: k.Dev, V: v.Dev, Starts: one.Dev})
 	keys, values := p.Arena(0, pages*gpu.PageSize*h.G*h.D), p.Arena(0, pages*gpu.PageSize*h.G*h.D)
@@ -48,8 +48,9 @@ func manyRows(p *devicetest.Pair, h gpu.Heads) {
 	}
 }
 
-// Keys and values that are rounded to BF16 take half the memory, and an arena that lies otherwise is refused.
-func TestArenaOfHalfTheSize(t *testing.T) {
+// Keys, values and activations that are rounded to BF16 take half the memory, and buffers that lie otherwise are
+// refused.
+func TestHalfTheSize(t *testing.T) {
 	t.Parallel()
 	const pages = 30
 	runner := func(products gpu.DType) (*cuda.Device, *gpu.Model, *gpu.Runner) {
@@ -66,14 +67,42 @@ func TestArenaOfHalfTheSize(t *testing.T) {
 	}
 	_, m, whole := runner(gpu.F32)
 	d, rounded, half := runner(gpu.BF16)
-	saved := (pages + 1) * rounded.PageBytes() // and the page of padding
-	if 2*rounded.PageBytes() != m.PageBytes() || whole.Bytes()-half.Bytes() != saved || half.KV != gpu.BF16 {
+	config := gpu.RunnerConfig{Pages: pages, Rows: 4, Wanted: 4, Sequences: 2, Context: 16, Activations: gpu.BF16}
+	activations := small().RolloutBytes(gpu.RunnerConfig{Pages: pages, Rows: 4, Wanted: 4, Sequences: 2, Context: 16}) - small().RolloutBytes(config)
+	saved := (pages+1)*rounded.PageBytes() + activations // and the page of padding
+	if 2*rounded.PageBytes() != m.PageBytes() || whole.Bytes()-half.Bytes() != saved || half.KV != gpu.BF16 || half.Activations != gpu.BF16 || activations <= 0 {
 		t.Errorf("rounded, a page takes %d of %d bytes and the rollouts %d of %d, want half of each page", rounded.PageBytes(), m.PageBytes(), half.Bytes(), whole.Bytes())
 	}
 	p := devicetest.NewPair(t, d)
-	k := p.Random(16*2*6, 1).Dev
-	d.StoreKV(gpu.KVRows{Heads: small().Heads, K: k, V: k, NewK: k.Slice(0, 12), NewV: k.Slice(0, 12), Slots: p.Ints(0).Dev})
-	if err := d.Sync(); err == nil || !strings.Contains(err.Error(), "another type than KVType") {
-		t.Errorf("an arena in float32: %v", err)
+	k, x, slots, h := p.Random(16*2*6, 1).Dev, p.Activations(16*2*6, 1).Dev, p.Ints(0).Dev, small().Heads
+	const activations32, mixed = "of another type than ActivationType", "buffers of more than one type"
+	for want, call := range map[string]func(){
+		"another type than KVType": func() {
+			d.StoreKV(gpu.KVRows{Heads: h, K: k, V: k, NewK: x.Slice(0, 12), NewV: x.Slice(0, 12), Slots: slots})
+		},
+		"StoreKV " + activations32: func() {
+			d.StoreKV(gpu.KVRows{Heads: h, K: x, V: x, NewK: k.Slice(0, 12), NewV: k.Slice(0, 12), Slots: slots})
+		},
+		"AttendPaged " + activations32: func() {
+			d.AttendPaged(gpu.PagedAttention{Heads: h, Out: k, Q: k, K: x, V: x, Tables: slots, P: 1, Sequences: slots, Positions: slots})
+		},
+		"Attend " + activations32: func() { d.Attend(gpu.Attention{Heads: h, Out: x, LSE: k, Q: x, K: k, V: x, Starts: slots}) },
+		"AttendBackward " + activations32: func() {
+			a := gpu.Attention{Heads: h, Out: x, LSE: k, Q: x, K: x, V: x, Starts: slots}
+			d.AttendBackward(gpu.AttentionGrad{Attention: a, DOut: k, DQ: x, DK: x, DV: x})
+		},
+		"RMSNorm " + activations32:        func() { d.RMSNorm(k, k.Slice(0, 1), x, k, 1) },
+		"RoPE " + activations32:           func() { d.RoPE(k, k, slots, 6, false) },
+		"SwiGLU " + activations32:         func() { d.SwiGLU(x, x, k) },
+		"SwiGLUBackward " + activations32: func() { d.SwiGLUBackward(x, x, k, x, x) },
+		"RMSNormBackward: " + mixed:       func() { d.RMSNormBackward(k, gpu.Buffer{}, x, x, k, k.Slice(0, 1)) },
+		"Scatter: " + mixed:               func() { d.Scatter(k, x, slots) },
+		"EmbedBackward: " + mixed:         func() { d.EmbedBackward(k, x, slots) },
+		"MatMul: buffers that are":        func() { d.MatMul(slots, x.Slice(0, 12), d.NewWeight(k.Slice(0, 12), 1, 12)) },
+	} {
+		call()
+		if err := d.Sync(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
 	}
 }

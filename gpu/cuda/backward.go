@@ -8,10 +8,10 @@ import (
 
 // EmbedBackward does dtable[tokens[i]] += dy[i] in the order of i. Block i works for the first
 // row of its token and adds all that have the same:
-// embed_backward_f32(dtable, dy, tokens, r, c).
+// embed_backward_f32, _bf16 (dtable, dy, tokens, r, c).
 func (d *Device) EmbedBackward(dtable, dy, tokens gpu.Buffer) {
-	if r := tokens.Len; r > 0 {
-		d.launch("embed_backward_f32", line(r), block(threads), ptr(dtable), ptr(dy), ptr(tokens), i32(r), i32(dy.Len/r))
+	if r := tokens.Len; r > 0 && d.oneType("EmbedBackward", dtable, dy) {
+		d.launch("embed_backward"+suffix(dy.Type), line(r), block(threads), ptr(dtable), ptr(dy), ptr(tokens), i32(r), i32(dy.Len/r))
 	}
 }
 
@@ -23,15 +23,15 @@ const (
 )
 
 // RMSNormBackward does dx += rstd·(dn − n·mean(dn·n)), dw += Σ_rows dy·n with n = x·rstd,
-// dn = dy·w: rms_norm_backward_f32(dx, dy, x, w, rstd, r, c), a block a row, and
-// rms_norm_backward_w_f32(sums, dy, x, rstd, r, c), a block 32 columns of a share of the rows; then
+// dn = dy·w: rms_norm_backward_f32, _bf16 (dx, dy, x, w, rstd, r, c), a block a row, and
+// rms_norm_backward_w_f32, _bf16 (sums, dy, x, rstd, r, c), a block 32 columns of a share of the rows; then
 // add_rows_f32(dw, sums, shares, c).
 func (d *Device) RMSNormBackward(dx, dw, dy, x, w, rstd gpu.Buffer) {
 	r, c := rstd.Len, w.Len
-	if r == 0 {
+	if r == 0 || !d.oneType("RMSNormBackward", dx, dy, x) {
 		return
 	}
-	d.launch("rms_norm_backward_f32", line(r), rowBlock(c), ptr(dx), ptr(dy), ptr(x), ptr(w), ptr(rstd), i32(r), i32(c))
+	d.launch("rms_norm_backward"+suffix(x.Type), line(r), rowBlock(c), ptr(dx), ptr(dy), ptr(x), ptr(w), ptr(rstd), i32(r), i32(c))
 	if dw.None() {
 		return
 	}
@@ -41,14 +41,16 @@ func (d *Device) RMSNormBackward(dx, dw, dy, x, w, rstd gpu.Buffer) {
 		d.refuse(err)
 		return
 	}
-	d.launch("rms_norm_backward_w_f32", plane(ceil(c, 32), shares), block(threads), ptr(sums), ptr(dy), ptr(x), ptr(rstd), i32(r), i32(c))
+	d.launch("rms_norm_backward_w"+suffix(x.Type), plane(ceil(c, 32), shares), block(threads), ptr(sums), ptr(dy), ptr(x), ptr(rstd), i32(r), i32(c))
 	d.launch("add_rows_f32", line(ceil(c, threads)), block(threads), ptr(dw), ptr(sums), i32(shares), i32(c))
 }
 
 // SwiGLUBackward is the gradient of SwiGLU.
 func (d *Device) SwiGLUBackward(dgate, dup, dh, gate, up gpu.Buffer) {
-	d.launch("swiglu_backward_f32", elements(dh.Len), block(threads),
-		ptr(dgate), ptr(dup), ptr(dh), ptr(gate), ptr(up), i64(dh.Len))
+	if d.activations("SwiGLUBackward", dgate, dup, dh, gate, up) {
+		d.launch("swiglu_backward"+suffix(dh.Type), elements(dh.Len), block(threads),
+			ptr(dgate), ptr(dup), ptr(dh), ptr(gate), ptr(up), i64(dh.Len))
+	}
 }
 
 // LogProbsBackward turns logits into their gradient, a block a row:

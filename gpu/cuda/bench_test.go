@@ -94,9 +94,9 @@ func (c card) open(b *testing.B, mode gpu.Mode) *cuda.Device {
 	return d
 }
 
-func (c card) alloc(b *testing.B, d *cuda.Device, n int) gpu.Buffer {
+func (c card) alloc(b *testing.B, d *cuda.Device, kind gpu.DType, n int) gpu.Buffer {
 	b.Helper()
-	x, err := d.Alloc(gpu.F32, n)
+	x, err := d.Alloc(kind, n)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func (c card) sync(b *testing.B, d *cuda.Device) {
 // copy reads and writes memory.
 func (c card) copy(b *testing.B) {
 	d, n := c.open(b, gpu.Exact), c.pick(1<<29, 1<<16)
-	x, y := c.alloc(b, d, n), c.alloc(b, d, n)
+	x, y := c.alloc(b, d, gpu.F32, n), c.alloc(b, d, gpu.F32, n)
 	c.sync(b, d)
 	began := time.Now()
 	for b.Loop() {
@@ -124,11 +124,12 @@ func (c card) copy(b *testing.B) {
 	b.ReportMetric(float64(b.N)*8*float64(n)/time.Since(began).Seconds()/1e9, "GB/s")
 }
 
-// matmul multiplies squares in bfloat16, the rounding of one factor included.
+// matmul multiplies squares in bfloat16.
 func (c card) matmul(b *testing.B, mode gpu.Mode) {
 	b.Helper()
 	d, n := c.open(b, mode), c.pick(8192, 32)
-	x, y, w := c.alloc(b, d, n*n), c.alloc(b, d, n*n), d.NewWeight(c.alloc(b, d, n*n), n, n)
+	x, y := c.alloc(b, d, gpu.BF16, n*n), c.alloc(b, d, gpu.BF16, n*n)
+	w := d.NewWeight(c.alloc(b, d, gpu.BF16, n*n), n, n)
 	d.MatMul(y, x, w)
 	c.sync(b, d)
 	began := time.Now()

@@ -9,6 +9,7 @@ import (
 	"github.com/ebitengine/purego"
 
 	"understudy/gpu"
+	"understudy/gpu/half"
 )
 
 // blas is cuBLASLt, for the products of Fast mode. Descriptors and the algorithm of a shape
@@ -49,7 +50,7 @@ func (b *blas) symbols() []symbol {
 type shape struct {
 	transA, transB bool
 	m, n, k        int
-	kind           gpu.DType // of A and B; D is F32
+	kind, out      gpu.DType // of A and B, and of D: F32, or BF16 where those are
 	alignment      int       // of all three, in bytes
 }
 
@@ -131,12 +132,8 @@ func (b *blas) newPlan(s shape) (_ *plan, err error) {
 			return nil, err
 		}
 	}
-	kind := uintptr(realF32)
-	if s.kind == gpu.BF16 {
-		kind = realBF16
-	}
 	err = errors.Join(
-		b.layout(&p.a, kind, s.m, s.k, s.transA), b.layout(&p.b, kind, s.k, s.n, s.transB), b.layout(&p.d, realF32, s.m, s.n, false))
+		b.layout(&p.a, s.kind, s.m, s.k, s.transA), b.layout(&p.b, s.kind, s.k, s.n, s.transB), b.layout(&p.d, s.out, s.m, s.n, false))
 	if err != nil {
 		return nil, err
 	}
@@ -144,11 +141,15 @@ func (b *blas) newPlan(s shape) (_ *plan, err error) {
 }
 
 // layout describes a matrix (rows,columns) that may lie transposed.
-func (b *blas) layout(to *uintptr, kind uintptr, rows, columns int, transposed bool) error {
+func (b *blas) layout(to *uintptr, kind gpu.DType, rows, columns int, transposed bool) error {
 	if transposed {
 		rows, columns = columns, rows
 	}
-	return b.call("describe a matrix", b.layoutCreate, uintptr(unsafe.Pointer(to)), kind, uintptr(rows), uintptr(columns), uintptr(rows))
+	number := uintptr(realF32)
+	if kind == gpu.BF16 {
+		number = realBF16
+	}
+	return b.call("describe a matrix", b.layoutCreate, uintptr(unsafe.Pointer(to)), number, uintptr(rows), uintptr(columns), uintptr(rows))
 }
 
 // heuristicResult is cublasLtMatmulHeuristicResult_t.
@@ -298,7 +299,7 @@ func (d *Device) onesOf(s shape) (o ones, err error) {
 	if _, err = d.scratchOf(scratchSums, sumsOf(s.m*s.n)); err != nil {
 		return o, err
 	}
-	if o.result, err = d.allocate(gpu.F32, s.m*s.n+grain); err != nil {
+	if o.result, err = d.allocate(s.out, s.m*s.n+grain); err != nil {
 		return o, err
 	}
 	if o.factors, err = d.allocate(s.kind, s.k*max(s.m, s.n)+grain); err != nil {
@@ -307,20 +308,25 @@ func (d *Device) onesOf(s shape) (o ones, err error) {
 	return o, err
 }
 
-// checkOnes multiplies ones, at the alignment of the shape: every element of the result is k.
+// checkOnes multiplies ones, at the alignment of the shape, and adds that to −k: every element of the result is 0, or
+// what BF16 has no room for in k. (k itself would hide the last products of a long sum there.)
 func (d *Device) checkOnes(i int, s shape, o ones) error {
-	place := func(b gpu.Buffer, n int) gpu.Buffer {
+	place := func(b gpu.Buffer, n int, x float32) gpu.Buffer {
 		from := s.alignment / b.Type.Size() % (grain / b.Type.Size())
 		b = b.Slice(from, from+n)
-		d.launch("fill"+suffix(b.Type), elements(n), block(threads), ptr(b), i64(n), f32(1))
+		d.launch("fill"+suffix(b.Type), elements(n), block(threads), ptr(b), i64(n), f32(x))
 		return b
 	}
-	y, x := place(o.result, s.m*s.n), place(o.factors, s.k*max(s.m, s.n))
-	d.push(command{kind: product, fn: uint64(i), n: 4, args: [maxArgs]uint64{ptr(y), ptr(x), ptr(x), 0}})
+	y, x := place(o.result, s.m*s.n, -float32(s.k)), place(o.factors, s.k*max(s.m, s.n), 1)
+	d.push(command{kind: product, fn: uint64(i), n: 4, args: [maxArgs]uint64{ptr(y), ptr(x), ptr(x), flag(true)}})
 	got, err := d.SquareSum(y)
-	want := float64(s.m) * float64(s.n) * float64(s.k) * float64(s.k)
+	rest := 0.0
+	if s.out == gpu.BF16 {
+		rest = float64(s.k) - float64(half.FromBF16(half.ToBF16(float32(s.k))))
+	}
+	want := float64(s.m) * float64(s.n) * rest * rest
 	if err == nil && !(math.Abs(got-want) <= 1e-9*want) {
-		err = fmt.Errorf("cuBLASLt multiplies ones of (%d,%d,%d) wrongly (Σy² = %g, not %g): use exact mode, and another version of the library",
+		err = fmt.Errorf("cuBLASLt multiplies ones of (%d,%d,%d) wrongly (Σ(y−k)² = %g, not %g): use exact mode, and another version of the library",
 			s.m, s.n, s.k, got, want)
 	}
 	return err

@@ -22,7 +22,6 @@ func TestChecked(t *testing.T) {
 			pair := func(t *testing.T) *devicetest.Pair {
 				t.Helper()
 				p := devicetest.NewPair(t, open(t, cuda.Options{Libraries: folder, Products: products}))
-				p.Rounds = products == gpu.BF16
 				return p
 			}
 			devicetest.Run(t, pair)

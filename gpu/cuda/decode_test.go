@@ -95,7 +95,12 @@ func (d *decoding) step(i int) *gpu.Step {
 }
 
 // bare is a device that neither replays nor draws: nothing is padded, and logits come back.
-type bare struct{ gpu.KVTyped }
+type bare struct{ typed }
+
+type typed interface {
+	gpu.KVTyped
+	gpu.ActivationTyped
+}
 
 // Steps of a decode are replayed, whoever joins and leaves, over the bounds of pages and of a split, with the
 // bits that they have without padding and graphs.

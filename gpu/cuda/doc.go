@@ -16,10 +16,12 @@
 // bits are its own; fast mode multiplies through cuBLASLt, with sums that are not split, and
 // checks each shape once on matrices of ones. Attention walks a row's keys in splits of 128, in
 // one order, too: in generation each split is a block of its own, shared by all rows whose pages
-// there are the same; in training one block walks them all. Options.Products says whether factors
-// and what attention reads are rounded to bfloat16, for the tensor cores; weights that are
-// trained stay float32 beside their rounded copies. Moments are float32, or bfloat16 rounded by
-// chance (gpu.AdamWConfig). Activations and gradients are float32.
+// there are the same; in training one block walks them all.
+//
+// Options.Products says whether all that is for the tensor cores is bfloat16: weights, activations and their gradients
+// (norms' outputs, heads, what attention gathers, gates), keys and values. An operation rounds its results once, and nothing it reads.
+// Sums, the residual stream and its gradient, logits, and weights that are trained, beside their rounded copies, are float32;
+// moments, too, or bfloat16 rounded by chance (gpu.AdamWConfig).
 //
 // Tokens are drawn where their logits are, by the rules of package sample, so that a decode step sends
 // some bytes of a row to the host and not a vocabulary; rows of a grammar, or of which the most likely tokens are
@@ -34,7 +36,7 @@
 // with a card check.sh runs these tests there (UNDERSTUDY_CUDA=driver) and compute-sanitizer, and
 // bench.sh measures.
 //
-// Not done: activations in bfloat16; more than one card a model.
+// A model has one card.
 //
 // Read next: device.go, command.go, thread.go, forward.go, product.go, attention.go.
 package cuda

@@ -12,11 +12,14 @@ func (d *Device) Replays() (replays, kept int) {
 }
 
 // CheckOnes makes the plan of one product of rows with a weight (n,k), as MatMul, MatMulBackX and
-// MatMulBackW ask for it, and checks it on ones; false where there is no memory for that.
+// MatMulBackW ask for it, and checks it on ones, with results in float32 and of the factors' kind; false where there
+// is no memory for that.
 func (d *Device) CheckOnes(rows, n, k int, kind gpu.DType) (done bool, err error) {
 	for _, s := range []shape{
 		{transA: true, m: n, n: rows, k: k, kind: kind, alignment: grain},
+		{transA: true, m: n, n: rows, k: k, kind: kind, out: kind, alignment: grain},
 		{m: k, n: rows, k: n, kind: kind, alignment: grain},
+		{m: k, n: rows, k: n, kind: kind, out: kind, alignment: grain},
 		{transB: true, m: k, n: n, k: rows, kind: kind, alignment: grain},
 	} {
 		i, err := d.newPlan(s)

@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"fmt"
+
 	"understudy/gpu"
 )
 
@@ -29,6 +31,51 @@ func suffix(t gpu.DType) string {
 	panic("cuda: floats wanted of a buffer of indices")
 }
 
+// types is the suffix of a kernel that reads x and writes y.
+func types(y, x gpu.DType) string {
+	if y == x {
+		return suffix(x)
+	}
+	return suffix(x) + suffix(y)
+}
+
+// ActivationType is BF16 where products round their factors to it: what is kept for them is rounded once, as it
+// is made, and not whenever it is read.
+func (o Options) ActivationType() gpu.DType { return o.Products }
+
+// activations refuses buffers of another type than kernels of activations read and write.
+func (d *Device) activations(what string, list ...gpu.Buffer) bool {
+	for _, b := range list {
+		if !b.None() && b.Type != d.ActivationType() {
+			d.refuse(fmt.Errorf("cuda device: %s of another type than ActivationType", what))
+			return false
+		}
+	}
+	return true
+}
+
+// floats refuses buffers that are neither F32 nor activations.
+func (d *Device) floats(what string, list ...gpu.Buffer) bool {
+	for _, b := range list {
+		if b.Type != gpu.F32 && b.Type != d.ActivationType() {
+			d.refuse(fmt.Errorf("cuda device: %s: buffers that are neither float32 nor of ActivationType", what))
+			return false
+		}
+	}
+	return true
+}
+
+// oneType refuses buffers of more than one type.
+func (d *Device) oneType(what string, list ...gpu.Buffer) bool {
+	for _, b := range list {
+		if b.Type != list[0].Type {
+			d.refuse(fmt.Errorf("cuda device: %s: buffers of more than one type", what))
+			return false
+		}
+	}
+	return true
+}
+
 // Zero clears y.
 func (d *Device) Zero(y gpu.Buffer) {
 	d.indicesChanged(y, nil)
@@ -37,16 +84,22 @@ func (d *Device) Zero(y gpu.Buffer) {
 	}
 }
 
-// Copy does y = x, widening.
+// Copy does y = x, converting.
 func (d *Device) Copy(y, x gpu.Buffer) {
 	d.indicesChanged(y, nil)
 	switch {
 	case y.Len == 0:
 	case x.Type == y.Type:
 		d.push(command{kind: copying, n: 3, args: [maxArgs]uint64{address(y), address(x), bytesIn(y)}})
-	default: // widen_bf16(y f32, x bf16, n i64), widen_f16
-		d.launch("widen"+suffix(x.Type), elements(y.Len), block(threads), ptr(y), ptr(x), i64(y.Len))
+	default:
+		d.convert(y, x)
 	}
+}
+
+// convert does y = x, of another float type, to the nearest, ties to even:
+// convert_bf16_f32, _f16_f32, _f32_bf16, _f16_bf16 (y, x, n i64).
+func (d *Device) convert(y, x gpu.Buffer) {
+	d.launch("convert"+types(y.Type, x.Type), elements(x.Len), block(threads), ptr(y), ptr(x), i64(x.Len))
 }
 
 // Add does y = a + b.
@@ -54,43 +107,46 @@ func (d *Device) Add(y, a, b gpu.Buffer) {
 	d.launch("add_f32", elements(y.Len), block(threads), ptr(y), ptr(a), ptr(b), i64(y.Len))
 }
 
-// AddScaled does y += s·x.
+// AddScaled does y += s·x: add_scaled_f32, add_scaled_f32_bf16.
 func (d *Device) AddScaled(y gpu.Buffer, s float32, x gpu.Buffer) {
-	d.launch("add_scaled_f32", elements(y.Len), block(threads), ptr(y), ptr(x), i64(y.Len), f32(s))
+	d.launch("add_scaled"+types(y.Type, x.Type), elements(y.Len), block(threads), ptr(y), ptr(x), i64(y.Len), f32(s))
 }
 
 // Gather does y (M,C)[i] = x (R,C)[rows[i]], a block a row.
-func (d *Device) Gather(y, x, rows gpu.Buffer) { d.gather("gather", y, x, rows) }
+func (d *Device) Gather(y, x, rows gpu.Buffer) { d.gather(y, x, rows) }
 
 // Embed does y (R,C)[i] = table (V,C)[tokens[i]].
-func (d *Device) Embed(y, table, tokens gpu.Buffer) { d.gather("gather", y, table, tokens) }
+func (d *Device) Embed(y, table, tokens gpu.Buffer) { d.gather(y, table, tokens) }
 
-// gather_f32, _bf16, _f16 (y f32, x, rows, m i32, c i32): a block a row.
-func (d *Device) gather(name string, y, x, rows gpu.Buffer) {
+// gather_f32, _bf16, _bf16_f32, _f16_f32 (y, x, rows, m i32, c i32): a block a row.
+func (d *Device) gather(y, x, rows gpu.Buffer) {
 	if rows.Len > 0 {
-		d.launch(name+suffix(x.Type), line(rows.Len), block(threads), ptr(y), ptr(x), ptr(rows), i32(rows.Len), i32(y.Len/rows.Len))
+		d.launch("gather"+types(y.Type, x.Type), line(rows.Len), block(threads), ptr(y), ptr(x), ptr(rows), i32(rows.Len), i32(y.Len/rows.Len))
 	}
 }
 
 // Scatter does y (S,C)[rows[i]] = x (R,C)[i], a block a row.
 func (d *Device) Scatter(y, x, rows gpu.Buffer) {
-	if rows.Len > 0 {
-		d.launch("scatter_f32", line(rows.Len), block(threads), ptr(y), ptr(x), ptr(rows), i32(rows.Len), i32(x.Len/rows.Len))
+	if rows.Len > 0 && d.oneType("Scatter", y, x) {
+		d.launch("scatter"+suffix(x.Type), line(rows.Len), block(threads), ptr(y), ptr(x), ptr(rows), i32(rows.Len), i32(x.Len/rows.Len))
 	}
 }
 
-// RMSNorm does y (R,C) = x·rstd·w, a block a row: rms_norm_f32(y, rstd, x, w, r, c, eps). When
+// RMSNorm does y (R,C) = x·rstd·w, a block a row: rms_norm_f32, _f32_bf16, _bf16 (y, rstd, x, w, r, c, eps). When
 // the last command is the Add that makes x, as in a residual stream, both are one:
-// add_rms_norm_f32(y, rstd, x, a, b, w, r, c, eps), which has the same bits and reads x once less.
+// add_rms_norm_f32, _f32_bf16 (y, rstd, x, a, b, w, r, c, eps), which has the same bits and reads x once less.
 func (d *Device) RMSNorm(y, rstd, x, w gpu.Buffer, eps float32) {
+	if !d.activations("RMSNorm", y) || !d.floats("RMSNorm", x) {
+		return
+	}
 	if a, b, ok := d.sumOf(x); ok && rstd.Len > 0 {
 		d.list = d.list[:len(d.list)-1]
-		d.launch("add_rms_norm_f32", line(rstd.Len), rowBlock(w.Len),
+		d.launch("add_rms_norm"+types(y.Type, x.Type), line(rstd.Len), rowBlock(w.Len),
 			ptr(y), ptr(rstd), ptr(x), a, b, ptr(w), i32(rstd.Len), i32(w.Len), f32(eps))
 		return
 	}
 	if rstd.Len > 0 {
-		d.launch("rms_norm_f32", line(rstd.Len), rowBlock(w.Len), ptr(y), ptr(rstd), ptr(x), ptr(w), i32(rstd.Len), i32(w.Len), f32(eps))
+		d.launch("rms_norm"+types(y.Type, x.Type), line(rstd.Len), rowBlock(w.Len), ptr(y), ptr(rstd), ptr(x), ptr(w), i32(rstd.Len), i32(w.Len), f32(eps))
 	}
 }
 
@@ -109,17 +165,19 @@ func (d *Device) sumOf(x gpu.Buffer) (a, b uint64, ok bool) {
 // rowBlock is the threads for a row of c elements: whole warps, by c alone.
 func rowBlock(c int) dim { return block(min(threads, ceil(c, 32)*32)) }
 
-// RoPE turns x (R,heads,D) in place, a block a row: rope_f32(x, table, positions, r, heads, d, inverse).
+// RoPE turns x (R,heads,D) in place, a block a row: rope_f32, rope_bf16 (x, table, positions, r, heads, d, inverse).
 func (d *Device) RoPE(x, table, positions gpu.Buffer, width int, inverse bool) {
-	if r := positions.Len; r > 0 {
-		d.launch("rope_f32", line(r), block(threads),
+	if r := positions.Len; r > 0 && d.activations("RoPE", x) {
+		d.launch("rope"+suffix(x.Type), line(r), block(threads),
 			ptr(x), ptr(table), ptr(positions), i32(r), i32(x.Len/r/width), i32(width), flag(inverse))
 	}
 }
 
 // SwiGLU does h = gate·sigmoid(gate)·up.
 func (d *Device) SwiGLU(h, gate, up gpu.Buffer) {
-	d.launch("swiglu_f32", elements(h.Len), block(threads), ptr(h), ptr(gate), ptr(up), i64(h.Len))
+	if d.activations("SwiGLU", h, gate, up) {
+		d.launch("swiglu"+suffix(h.Type), elements(h.Len), block(threads), ptr(h), ptr(gate), ptr(up), i64(h.Len))
+	}
 }
 
 // vocabularyBlock is the threads for a row of v logits, by v alone: many, as there are few rows.

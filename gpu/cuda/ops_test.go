@@ -27,7 +27,6 @@ func TestOperations(t *testing.T) {
 			pair := func(t *testing.T) *devicetest.Pair {
 				t.Helper()
 				p := devicetest.NewPair(t, open(t, c.options))
-				p.Rounds = c.options.Products == gpu.BF16
 				return p
 			}
 			devicetest.Run(t, pair)

@@ -61,7 +61,7 @@ func (j Job) Plan() (Plan, error) {
 	}
 	add("adapters, float32", 4*adapters)
 	rounded := adapters
-	if j.Trained || j.Stored == gpu.F32 {
+	if j.Trained || j.Stored != gpu.BF16 {
 		rounded += matrices
 	}
 	if j.Products == gpu.BF16 {
@@ -71,12 +71,15 @@ func (j Job) Plan() (Plan, error) {
 		add("gradients", 4*trained)
 		add("moments of AdamW", 2*int64(j.Moments.Size())*trained)
 	}
+	options := Options{Products: j.Products}
 	if j.Training != nil {
-		add("activations of a micro-batch", j.Model.TrainingBytes(*j.Training))
+		training := *j.Training
+		training.Activations = options.ActivationType()
+		add("activations of a micro-batch", j.Model.TrainingBytes(training))
 	}
 	if j.Rollouts != nil {
 		rollouts := *j.Rollouts
-		rollouts.KV = Options{Products: j.Products}.KVType()
+		rollouts.KV, rollouts.Activations = options.KVType(), options.ActivationType()
 		add("keys, values and activations of rollouts", j.Model.RolloutBytes(rollouts))
 	}
 	add("scratch of products", j.scratch())
@@ -85,16 +88,12 @@ func (j Job) Plan() (Plan, error) {
 	return p, nil
 }
 
-// attentionScratch is what attention needs: rounded queries and gradients of its output and a sum of each
-// query in training, sums of each split of a row's keys in rollouts.
+// attentionScratch is what attention needs: a sum of each query in training, sums of each split of a row's keys
+// in rollouts.
 func (j Job) attentionScratch() int64 {
 	h, d, bytes := int64(j.Model.H), int64(j.Model.D), int64(0)
 	if j.Training != nil && !j.Training.ScoreOnly {
-		queries := h * int64(max(j.Training.WithDefaults(j.Model).Tokens, j.Training.Expanded))
-		bytes = 4 * queries
-		if j.Products == gpu.BF16 {
-			bytes += 2 * 2 * queries * d
-		}
+		bytes = 4 * h * int64(max(j.Training.WithDefaults(j.Model).Tokens, j.Training.Expanded))
 	}
 	if j.Rollouts != nil {
 		rows, splits := int64(j.Rollouts.Rows), int64(ceil(j.Rollouts.Context, splitKeys))
@@ -104,7 +103,8 @@ func (j Job) attentionScratch() int64 {
 	return bytes
 }
 
-// scratch is what products and their library need: the rounded factors of the largest.
+// scratch is what products and their library need: rounded copies of the factors that are not activations, which are
+// the gradients of the residual and of logits, and what adapters compute between their matrices.
 func (j Job) scratch() int64 {
 	bytes := int64(0)
 	if j.Mode == gpu.Fast {
@@ -113,15 +113,21 @@ func (j Job) scratch() int64 {
 	if j.Products != gpu.BF16 {
 		return bytes
 	}
-	widest, vocabulary := int64(max(j.Model.Hidden, j.Model.Width, j.Model.H*j.Model.D)), int64(j.Model.Vocab)
+	rank := int64(0)
+	for _, a := range j.Adapters {
+		rank = max(rank, int64(a.Rank))
+	}
 	var left, right int64
 	if j.Training != nil {
 		t := j.Training.WithDefaults(j.Model)
-		left = max(int64(t.Tokens)*widest, int64(t.LogitRows)*vocabulary)
-		right = int64(t.Tokens) * widest // gradients of weights round both
+		left = int64(t.Tokens) * rank
+		if !t.ScoreOnly {
+			left = max(left, int64(t.Tokens)*int64(j.Model.Width), int64(t.LogitRows)*int64(j.Model.Vocab))
+			right = int64(t.Tokens) * rank
+		}
 	}
 	if j.Rollouts != nil {
-		left = max(left, int64(j.Rollouts.Rows)*widest)
+		left = max(left, int64(j.Rollouts.Rows)*rank)
 	}
 	return bytes + 2*(left+right)
 }

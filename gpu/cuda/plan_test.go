@@ -31,10 +31,11 @@ func TestPlan(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		training.Activations = gpu.BF16
 		states := 16*c.parameters + 2*(c.parameters-c.norms)
-		const logits = 110 * 151936 // of 64 MiB
-		rounded := int64(2 * (max(4096*shape.Hidden, logits) + 4096*shape.Hidden))
-		attention := int64(4096 * shape.H * (4 + 2*2*shape.D)) // Σ out·dout, q and dout
+		const logits = 110 * 151936                         // of 64 MiB
+		rounded := int64(2 * max(4096*shape.Width, logits)) // the gradient of the residual, or of logits
+		attention := int64(4096 * shape.H * 4)              // Σ out·dout
 		if got, want := plan.Total(), states+shape.TrainingBytes(training)+rounded+attention; got != want {
 			t.Errorf("%s: %d bytes, want %d\n%s", c.name, got, want, plan)
 		}
@@ -71,7 +72,7 @@ func TestPlanOfAdapter(t *testing.T) {
 	t.Parallel()
 	shape := qwen3Shapes()["8B"]
 	training := gpu.TrainerConfig{Tokens: 8192, Checkpoint: true}
-	rollouts := gpu.RunnerConfig{Pages: 4096, Rows: 512, Wanted: 256, Sequences: 256, Context: 4096, KV: gpu.BF16}
+	rollouts := gpu.RunnerConfig{Pages: 4096, Rows: 512, Wanted: 256, Sequences: 256, Context: 4096}
 	plan, err := cuda.Job{
 		Model: shape, Products: gpu.BF16, Stored: gpu.BF16, Training: &training, Rollouts: &rollouts,
 		Adapters: []gpu.AdapterConfig{{Rank: 16, Alpha: 32}},
@@ -82,12 +83,14 @@ func TestPlanOfAdapter(t *testing.T) {
 	if err := plan.Fits(141e9); err != nil {
 		t.Error(err)
 	}
+	training.Activations, rollouts.KV, rollouts.Activations = gpu.BF16, gpu.BF16, gpu.BF16
 	// A (16,K) and B (N,16) beside q, k, v, o, gate, up and down.
 	const adapter = 36 * 16 * ((4096 + 4096) + 2*(1024+4096) + (4096 + 4096) + 3*(4096+12288))
 	want := int64(2*8_190_735_360 + 18*adapter)
-	const splits = 512 * 32                                               // of a row's 4096 keys
-	const attention = 8192*32*(4+2*2*128) + splits*32*4*(128+2) + 4*1<<16 // 3 numbers of each split, and room to grow
-	got := plan.Total() - shape.TrainingBytes(training) - shape.RolloutBytes(rollouts) - 2*2*8192*12288 - attention
+	const splits = 512 * 32                                     // of a row's 4096 keys
+	const attention = 8192*32*4 + splits*32*4*(128+2) + 4*1<<16 // 3 numbers of each split, and room to grow
+	const products = 2 * (8192*4096 + 8192*16)                  // the gradient of the residual; what lies between A and B
+	got := plan.Total() - shape.TrainingBytes(training) - shape.RolloutBytes(rollouts) - products - attention
 	if got != want {
 		t.Errorf("weights and adapter take %d bytes, want %d\n%s", got, want, plan)
 	}

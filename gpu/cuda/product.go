@@ -7,7 +7,7 @@ import (
 )
 
 // weight is what a device keeps beside a weight's buffer: the elements rounded to BF16, when
-// products want them so and the buffer holds F32, as the master weights of training do.
+// products want them so and the buffer holds others, as the master weights of training are.
 type weight struct {
 	rounded gpu.Buffer
 	stale   bool
@@ -20,7 +20,7 @@ func (d *Device) NewWeight(b gpu.Buffer, n, k int) gpu.Weight {
 		panic("cuda: a weight's buffer has another size than its shape")
 	}
 	w := gpu.Weight{Buffer: b, N: n, K: k}
-	if d.Products != gpu.BF16 || b.Type != gpu.F32 {
+	if d.Products != gpu.BF16 || b.Type == gpu.BF16 {
 		return w
 	}
 	rounded, err := d.allocate(gpu.BF16, b.Len)
@@ -58,14 +58,9 @@ func (d *Device) factor(w gpu.Weight) gpu.Buffer {
 	}
 	if form.stale {
 		form.stale = false
-		d.narrow(form.rounded, w.Buffer)
+		d.convert(form.rounded, w.Buffer)
 	}
 	return form.rounded
-}
-
-// narrow does y (BF16) = x (F32), to the nearest, ties to even.
-func (d *Device) narrow(y, x gpu.Buffer) {
-	d.launch("narrow_bf16", elements(x.Len), block(threads), ptr(y), ptr(x), i64(x.Len))
 }
 
 // rounded is x in BF16, in scratch memory.
@@ -76,12 +71,12 @@ func (d *Device) rounded(which int, x gpu.Buffer) (gpu.Buffer, bool) {
 		return y, false
 	}
 	y.Type, y.Off, y.Len = gpu.BF16, 0, x.Len
-	d.narrow(y, x)
+	d.convert(y, x)
 	return y, true
 }
 
 // operands gives both factors of a product in the one type that Products asks for; false
-// when they have two, and the kernels that widen as they read must do.
+// when they have two, in which case kernels widen weights as they read them.
 func (d *Device) operands(a, b gpu.Buffer) (gpu.Buffer, gpu.Buffer, bool) {
 	if d.Products != gpu.BF16 {
 		return a, b, a.Type == b.Type
@@ -118,31 +113,32 @@ func mmaRows(r int) int {
 	return mostMMARows
 }
 
-// launchMMA computes c (cols,m) in tiles of 128×128, or in small ones where those are too few.
-func (d *Device) launchMMA(name string, m, cols int, args ...uint64) {
+// launchMMA computes c (cols,m), of the type that the suffix kind says, in tiles of 128×128, or in small ones
+// where those are too few.
+func (d *Device) launchMMA(name, kind string, m, cols int, args ...uint64) {
 	if large := plane(ceil(m, 128), ceil(cols, 128)); int(large[0]*large[1]) >= d.processors {
-		d.launch(name, large, block(256), args...)
+		d.launch(name+kind, large, block(256), args...)
 		return
 	}
-	d.launch(name+"_small", plane(ceil(m, 32), ceil(cols, 64)), block(128), args...)
+	d.launch(name+"_small"+kind, plane(ceil(m, 32), ceil(cols, 64)), block(128), args...)
 }
 
 // MatMul does y (R,N) = x (R,K)·wᵀ.
 func (d *Device) MatMul(y, x gpu.Buffer, w gpu.Weight) {
 	r := x.Len / w.K
-	if r == 0 {
+	if r == 0 || !d.floats("MatMul", y, x) {
 		return
 	}
 	factor := d.factor(w)
 	left, right, same := d.operands(x, factor)
 	switch {
-	case same && d.multiply(shape{transA: true, m: w.N, n: r, k: w.K, kind: right.Type}, y, right, left, false):
+	case same && d.multiply(shape{transA: true, m: w.N, n: r, k: w.K, kind: right.Type, out: y.Type}, y, right, left, false):
 	case same && right.Type == gpu.BF16 && r <= mostMMARows:
 		tile := mmaRows(r)
-		d.launch(fmt.Sprint("matmul_mma_few", tile), plane(ceil(w.N, 16), ceil(r, tile)), block(128),
+		d.launch(fmt.Sprint("matmul_mma_few", tile, suffix(y.Type)), plane(ceil(w.N, 16), ceil(r, tile)), block(128),
 			ptr(y), ptr(left), ptr(right), i32(r), i32(w.N), i32(w.K))
 	case same && right.Type == gpu.BF16:
-		d.launchMMA("matmul_mma", w.N, r, ptr(y), ptr(left), ptr(right), i32(r), i32(w.N), i32(w.K))
+		d.launchMMA("matmul_mma", suffix(y.Type), w.N, r, ptr(y), ptr(left), ptr(right), i32(r), i32(w.N), i32(w.K))
 	case r <= fewRows: // the same bits
 		d.launch("matmul_few"+suffix(factor.Type), plane(ceil(w.N, fewTile), ceil(r, fewTile)), block(threads),
 			ptr(y), ptr(x), ptr(factor), i32(r), i32(w.N), i32(w.K))
@@ -155,15 +151,15 @@ func (d *Device) MatMul(y, x gpu.Buffer, w gpu.Weight) {
 // MatMulBackX does dx (R,K) = dy (R,N)·w, or +=.
 func (d *Device) MatMulBackX(dx, dy gpu.Buffer, w gpu.Weight, add bool) {
 	r := dy.Len / w.N
-	if r == 0 {
+	if r == 0 || !d.floats("MatMulBackX", dx, dy) {
 		return
 	}
 	factor := d.factor(w)
 	left, right, same := d.operands(dy, factor)
 	switch {
-	case same && d.multiply(shape{m: w.K, n: r, k: w.N, kind: right.Type}, dx, right, left, add):
+	case same && d.multiply(shape{m: w.K, n: r, k: w.N, kind: right.Type, out: dx.Type}, dx, right, left, add):
 	case same && right.Type == gpu.BF16:
-		d.launchMMA("matmul_mma_back_x", w.K, r, ptr(dx), ptr(left), ptr(right), i32(r), i32(w.N), i32(w.K), flag(add))
+		d.launchMMA("matmul_mma_back_x", suffix(dx.Type), w.K, r, ptr(dx), ptr(left), ptr(right), i32(r), i32(w.N), i32(w.K), flag(add))
 	default:
 		d.launch("matmul_back_x"+suffix(factor.Type), plane(ceil(w.K, gemmTile), ceil(r, gemmTile)), block(threads),
 			ptr(dx), ptr(dy), ptr(factor), i32(r), i32(w.N), i32(w.K), flag(add))
@@ -172,7 +168,7 @@ func (d *Device) MatMulBackX(dx, dy gpu.Buffer, w gpu.Weight, add bool) {
 
 // MatMulBackW does dw (N,K) += dyᵀ·x.
 func (d *Device) MatMulBackW(dw, dy, x gpu.Buffer, rows int) {
-	if rows == 0 {
+	if rows == 0 || !d.floats("MatMulBackW", dy, x) {
 		return
 	}
 	n, k := dy.Len/rows, x.Len/rows
@@ -180,7 +176,7 @@ func (d *Device) MatMulBackW(dw, dy, x gpu.Buffer, rows int) {
 	switch {
 	case same && d.multiply(shape{transB: true, m: k, n: n, k: rows, kind: right.Type}, dw, right, left, true):
 	case same && right.Type == gpu.BF16:
-		d.launchMMA("matmul_mma_back_w", k, n, ptr(dw), ptr(left), ptr(right), i32(rows), i32(n), i32(k))
+		d.launchMMA("matmul_mma_back_w", "", k, n, ptr(dw), ptr(left), ptr(right), i32(rows), i32(n), i32(k))
 	default:
 		d.launch("matmul_back_w_f32", plane(ceil(k, gemmTile), ceil(n, gemmTile)), block(threads),
 			ptr(dw), ptr(dy), ptr(x), i32(rows), i32(n), i32(k))

@@ -28,9 +28,13 @@ func TestMMAProducts(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, s := range [][3]int{{1, 5, 3}, {7, 40, 65}, {9, 33, 1100}, {30, 48, 24}, {100, 33, 48}, {200, 260, 136}, {130, 200, 300}} {
 		r, n, k := s[0], s[1], s[2]
-		x, dy, b := p.Floats(roundedFloats(rng, r*k)), p.Floats(roundedFloats(rng, r*n)), p.Stored(gpu.BF16, n*k)
-		y, dx, dw := p.Random(r*n, 1), p.Random(r*k, 1), p.Random(n*k, 1)
-		for _, add := range []bool{true, false} {
+		x, dy, b := p.ActivationsOf(roundedFloats(rng, r*k)), p.ActivationsOf(roundedFloats(rng, r*n)), p.Stored(gpu.BF16, n*k)
+		dw := p.Random(n*k, 1)
+		for i := range 4 {
+			add, y, dx := i%2 == 0, p.Random(r*n, 1), p.Random(r*k, 1)
+			if i < 2 {
+				y, dx = p.Activations(r*n, 1), p.Activations(r*k, 1)
+			}
 			p.Both(func(d gpu.Device, of func(devicetest.Buffers) gpu.Buffer) {
 				w := d.NewWeight(of(b), n, k)
 				d.MatMul(of(y), of(x), w)
@@ -51,7 +55,7 @@ func TestRowsKeepTheirBits(t *testing.T) {
 	const rows, n, k = 200, 260, 600
 	for _, o := range []cuda.Options{{}, {Products: gpu.BF16}} {
 		p := devicetest.NewPair(t, open(t, o))
-		x, y, alone := p.Random(rows*k, 1), p.Random(rows*n, 1), p.Random(rows*n, 1)
+		x, y, alone := p.Activations(rows*k, 1), p.Activations(rows*n, 1), p.Activations(rows*n, 1)
 		for _, kind := range []gpu.DType{gpu.F32, gpu.BF16, gpu.F16} {
 			d := p.Device
 			w := d.NewWeight(p.Stored(kind, n*k).Dev, n, k)

@@ -107,7 +107,7 @@ func (d *Device) Free(b gpu.Buffer) {
 	d.arena.release(m.at)
 }
 
-// Upload copies src into dst, which is F32.
+// Upload copies src into dst, rounded where that is BF16.
 func (d *Device) Upload(dst gpu.Buffer, src []float32) {
 	dst = dst.Slice(0, len(src))
 	if dst.Type != gpu.BF16 {
@@ -168,7 +168,7 @@ func (d *Device) Download(dst []float32, src gpu.Buffer) error {
 		if err != nil {
 			return err
 		}
-		d.Copy(wide, src.Slice(from, to))
+		d.convert(wide, src.Slice(from, to))
 		if err := d.download(rawBytes(dst[from:to]), address(wide)); err != nil {
 			return err
 		}
@@ -244,9 +244,7 @@ const (
 	scratchSums        // partial sums
 	scratchA           // the factors of a product, rounded
 	scratchB
-	scratchDelta // attention's backward: Σ out·dout of each row and head
-	scratchQ     // attention's queries and the gradient of its output, rounded
-	scratchDOut
+	scratchDelta  // attention's backward: Σ out·dout of each row and head
 	scratchPlan   // which rows share pages
 	scratchSplits // attention's sums of each split of keys
 	scratchDraws  // how tokens are drawn, and which they are

@@ -42,8 +42,8 @@ func newAttentionBuffers(p *Pair, c attentionCase) attentionBuffers {
 	starts := packed(c.lengths...)
 	n, h := len(starts), c.heads
 	return attentionBuffers{
-		q: p.Random(n*h.H*h.D, 1), k: p.Random(n*h.G*h.D, 1), v: p.Random(n*h.G*h.D, 1),
-		out: p.Random(n*h.H*h.D, 1), lse: p.Random(n*h.H, 1), starts: p.Ints(starts...),
+		q: p.Activations(n*h.H*h.D, 1), k: p.Activations(n*h.G*h.D, 1), v: p.Activations(n*h.G*h.D, 1),
+		out: p.Activations(n*h.H*h.D, 1), lse: p.Random(n*h.H, 1), starts: p.Ints(starts...),
 	}
 }
 
@@ -60,7 +60,8 @@ func attend(p *Pair) {
 		p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) { d.Attend(b.call(c.heads, of)) })
 		p.Attended(c.reason+": Out", b.out, 5e-6)
 		p.Equal(c.reason+": LSE", b.lse, 5e-6)
-		dout, dq, dk, dv := p.Random(b.q.Ref.Len, 1), p.Random(b.q.Ref.Len, 1), p.Random(b.k.Ref.Len, 1), p.Random(b.v.Ref.Len, 1)
+		dout, dq := p.Activations(b.q.Ref.Len, 1), p.Activations(b.q.Ref.Len, 1)
+		dk, dv := p.Activations(b.k.Ref.Len, 1), p.Activations(b.v.Ref.Len, 1)
 		p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) {
 			d.AttendBackward(gpu.AttentionGrad{
 				Attention: b.call(c.heads, of), DOut: of(dout), DQ: of(dq), DK: of(dk), DV: of(dv),
@@ -99,14 +100,14 @@ func attendPagedSharedPrefix(p *Pair) {
 	tables := []int32{3, 1, 4, 0, 3, 1, 0, 0, 3, 5, 4, 0, 2, 1, 4, 0}
 	sequences, positions := []int32{0, 1, 2, 0, 3, 1, 1}, []int32{40, 31, 33, 47, 32, 16, 2}
 	k, v := p.Arena(nan(), 6*16*h.G*h.D), p.Arena(nan(), 6*16*h.G*h.D)
-	newK, newV, slots := p.Random(6*16*h.G*h.D, 1), p.Random(6*16*h.G*h.D, 1), make([]int32, 6*16)
+	newK, newV, slots := p.Activations(6*16*h.G*h.D, 1), p.Activations(6*16*h.G*h.D, 1), make([]int32, 6*16)
 	for i := range slots {
 		slots[i] = int32(i)
 	}
 	p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) {
 		d.StoreKV(gpu.KVRows{Heads: h, K: of(k), V: of(v), NewK: of(newK), NewV: of(newV), Slots: of(p.Ints(slots...))})
 	})
-	q, out, alone := p.Random(7*h.H*h.D, 1), p.Random(7*h.H*h.D, 1), p.Random(7*h.H*h.D, 1)
+	q, out, alone := p.Activations(7*h.H*h.D, 1), p.Activations(7*h.H*h.D, 1), p.Activations(7*h.H*h.D, 1)
 	step := func(of func(Buffers) gpu.Buffer) gpu.PagedAttention {
 		return gpu.PagedAttention{
 			Heads: h, Scale: 0.3, Out: of(out), Q: of(q), K: of(k), V: of(v), P: 4,
@@ -184,7 +185,7 @@ func (a arena) attend(p *Pair, b attentionBuffers, h gpu.Heads, rows []int32) []
 	for _, r := range rows {
 		sequences, positions = append(sequences, a.sequence[r]), append(positions, a.position[r])
 	}
-	q, out := p.Random(len(rows)*h.H*h.D, 1), p.Random(len(rows)*h.H*h.D, 1)
+	q, out := p.Activations(len(rows)*h.H*h.D, 1), p.Activations(len(rows)*h.H*h.D, 1)
 	p.Device.Gather(q.Dev, b.q.Dev, p.Ints(rows...).Dev)
 	p.Device.AttendPaged(gpu.PagedAttention{
 		Heads: h, Scale: 0.4, Out: out.Dev, Q: q.Dev, K: a.k.Dev, V: a.v.Dev, P: a.pages,

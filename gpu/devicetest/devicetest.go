@@ -50,9 +50,9 @@ type Pair struct {
 	// Bytes is memory that the device may keep pointing at, where it shares memory with the
 	// program.
 	Bytes func(n int) []byte
-	// Rounds says that the device rounds factors of products and inputs of attention to BF16: floats
-	// are then such as BF16 holds, and attention, which rounds its weights too, is held to less.
-	Rounds bool
+	// rounds says that the device's activations are BF16: floats are then such as BF16 holds, and attention,
+	// which rounds its weights too, is held to less.
+	rounds bool
 	rand   *rand.Rand
 }
 
@@ -62,6 +62,7 @@ func NewPair(t *testing.T, d gpu.Device) *Pair {
 	return &Pair{
 		T: t, Reference: reference.New(reference.Single), Device: d,
 		Bytes: func(n int) []byte { return make([]byte, n) }, rand: rand.New(rand.NewPCG(1, 2)),
+		rounds: gpu.ActivationType(d) == gpu.BF16,
 	}
 }
 
@@ -87,23 +88,46 @@ func (p *Pair) mapped(kind gpu.DType, data []byte) Buffers {
 	return Buffers{r, d}
 }
 
-// Random is n floats around 0.
-func (p *Pair) Random(n int, size float64) Buffers {
+// Random is n floats around 0, as F32.
+func (p *Pair) Random(n int, size float64) Buffers { return p.Floats(p.normal(n, size)) }
+
+// Activations is n floats around 0, in the type that each device has activations in.
+func (p *Pair) Activations(n int, size float64) Buffers { return p.ActivationsOf(p.normal(n, size)) }
+
+func (p *Pair) normal(n int, size float64) []float32 {
 	x := make([]float32, n)
 	for i := range x {
 		x[i] = float32(p.rand.NormFloat64() * size)
 	}
-	return p.Floats(x)
+	return x
 }
 
 // Floats is these, as F32.
-func (p *Pair) Floats(x []float32) Buffers {
-	if p.Rounds {
+func (p *Pair) Floats(x []float32) Buffers { return p.uploaded(gpu.F32, x) }
+
+// ActivationsOf is these, as activations.
+func (p *Pair) ActivationsOf(x []float32) Buffers { return p.uploaded(gpu.ActivationType(p.Device), x) }
+
+// types are those of buffers that may be F32 or activations.
+func (p *Pair) types() []gpu.DType {
+	if p.rounds {
+		return []gpu.DType{gpu.F32, gpu.BF16}
+	}
+	return []gpu.DType{gpu.F32}
+}
+
+// randomOf is n floats around 0 of one of these types, which the reference has as F32.
+func (p *Pair) randomOf(kind gpu.DType, n int) Buffers { return p.uploaded(kind, p.normal(n, 1)) }
+
+// uploaded is these, which the reference has as F32 and the device as a type.
+func (p *Pair) uploaded(kind gpu.DType, x []float32) Buffers {
+	p.T.Helper()
+	if p.rounds {
 		for i, v := range x {
 			x[i] = rounded(v)
 		}
 	}
-	b := p.Alloc(gpu.F32, len(x))
+	b := Buffers{Ref: p.Alloc(gpu.F32, len(x)).Ref, Dev: p.Alloc(kind, len(x)).Dev}
 	p.Reference.Upload(b.Ref, x)
 	p.Device.Upload(b.Dev, x)
 	return b
@@ -112,11 +136,7 @@ func (p *Pair) Floats(x []float32) Buffers {
 // Arena is n elements of a layer of the KV arena, all x, in the type that each device has it in.
 func (p *Pair) Arena(x float32, n int) Buffers {
 	p.T.Helper()
-	stale := slices.Repeat([]float32{x}, n)
-	b := Buffers{Ref: p.Alloc(gpu.F32, n).Ref, Dev: p.Alloc(gpu.KVType(p.Device), n).Dev}
-	p.Reference.Upload(b.Ref, stale)
-	p.Device.Upload(b.Dev, stale)
-	return b
+	return p.uploaded(gpu.KVType(p.Device), slices.Repeat([]float32{x}, n))
 }
 
 // rounded is x without what BF16 has no room for.
@@ -137,7 +157,7 @@ func (p *Pair) Stored(kind gpu.DType, n int) Buffers {
 	for i := range n {
 		at := data[i*kind.Size():]
 		x := float32(p.rand.NormFloat64())
-		if p.Rounds {
+		if p.rounds {
 			x = rounded(x)
 		}
 		switch kind {
@@ -146,7 +166,11 @@ func (p *Pair) Stored(kind gpu.DType, n int) Buffers {
 		case gpu.BF16:
 			put(at, uint64(math.Float32bits(x)>>16), 2)
 		case gpu.F16: // 2⁻⁵..2⁻² with a random fraction and sign
-			put(at, uint64(p.rand.IntN(2)<<15|(10+p.rand.IntN(4))<<10|p.rand.IntN(1024)), 2)
+			bits := p.rand.IntN(2)<<15 | (10+p.rand.IntN(4))<<10 | p.rand.IntN(1024)
+			if p.rounds {
+				bits &^= 7 // BF16 has three bits less
+			}
+			put(at, uint64(bits), 2)
 		case gpu.I32:
 			p.T.Fatal("indices are no weights")
 		}
@@ -182,23 +206,27 @@ func (p *Pair) Both(f func(d gpu.Device, of func(b Buffers) gpu.Buffer)) {
 }
 
 // Equal fails unless the device's elements are within tolerance of the reference's, relative
-// to 1 or to the element, whichever is more.
+// to 1 or to the element, whichever is more. Those that the device has in BF16 may be as far off as it rounds.
 func (p *Pair) Equal(what string, b Buffers, tolerance float64) {
 	p.T.Helper()
 	want, got := download(p.T, p.Reference, b.Ref), p.Download(b.Dev)
+	rounding := 0.0
+	if b.Dev.Type == gpu.BF16 {
+		rounding = 1.0 / 256
+	}
 	for i := range want {
 		w, g := float64(want[i]), float64(got[i])
-		if diff := math.Abs(w - g); !(diff <= tolerance*max(1, math.Abs(w))) {
+		if diff := math.Abs(w - g); !(diff <= tolerance*max(1, math.Abs(w))+rounding*math.Abs(w)) {
 			p.T.Fatalf("%s[%d] = %g, want %g (difference %.2g, tolerance %.2g)", what, i, g, w, diff, tolerance)
 		}
 	}
 }
 
 // Attended is Equal for what attention sums with its weights. Where those are rounded to BF16, which
-// has 8 bits, the error of all elements together is held to a 256th of them, or of 1.
+// has 8 bits, and so are the sums, the error of all elements together is held to √2/256 of them, or of 1.
 func (p *Pair) Attended(what string, b Buffers, tolerance float64) {
 	p.T.Helper()
-	if !p.Rounds {
+	if !p.rounds {
 		p.Equal(what, b, tolerance)
 		return
 	}
@@ -208,7 +236,7 @@ func (p *Pair) Attended(what string, b Buffers, tolerance float64) {
 		d := float64(got[i]) - float64(w)
 		errors, elements = errors+d*d, elements+float64(w)*float64(w)
 	}
-	if r := math.Sqrt(errors / max(1, elements)); !(r <= 1.0/256) {
+	if r := math.Sqrt(errors / max(1, elements)); !(r <= math.Sqrt2/256) {
 		p.T.Fatalf("%s: the error is %.2g of the whole", what, r)
 	}
 }

@@ -18,6 +18,12 @@ func elementwise(p *Pair) {
 		p.Equal("AddScaled", y, 1e-6)
 		p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) { d.Copy(of(z), of(y)) })
 		p.Equal("Copy", z, 1e-6)
+		p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) { d.Zero(of(y)) })
+		p.Equal("Zero", y, 0)
+		a, b, y, z = p.Activations(n, 2), p.Activations(n, 2), p.Activations(n, 1), p.Activations(n, 1)
+		p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) { d.AddScaled(of(y), 0.3, of(c)) })
+		p.Equal("AddScaled to activations", y, 1e-6)
+		c = p.Activations(n, 2)
 		p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) { d.SwiGLU(of(y), of(a), of(b)) })
 		p.Equal("SwiGLU", y, 1e-6)
 		p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) { d.SwiGLUBackward(of(y), of(z), of(c), of(a), of(b)) })
@@ -26,14 +32,14 @@ func elementwise(p *Pair) {
 		p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) { d.SwiGLUBackward(of(a), of(b), of(c), of(a), of(b)) })
 		p.Equal("SwiGLUBackward in place", a, 2e-6)
 		p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) { d.Zero(of(y)) })
-		p.Equal("Zero", y, 0)
+		p.Equal("Zero of activations", y, 0)
 	}
 }
 
 // Gates far from 0 neither overflow nor become NaN.
 func swiGLUExtremes(p *Pair) {
-	gate := p.Floats([]float32{-1e30, -200, -90, -88, -86.4, -30, 0, 30, 86.4, 88.5, 200, 1e30})
-	up, y, z, dh := p.Random(12, 1), p.Random(12, 1), p.Random(12, 1), p.Random(12, 1)
+	gate := p.ActivationsOf([]float32{-1e30, -200, -90, -88, -86.4, -30, 0, 30, 86.4, 88.5, 200, 1e30})
+	up, y, z, dh := p.Activations(12, 1), p.Activations(12, 1), p.Activations(12, 1), p.Activations(12, 1)
 	p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) {
 		d.SwiGLU(of(y), of(gate), of(up))
 		d.SwiGLUBackward(of(gate), of(z), of(dh), of(gate), of(up))
@@ -44,17 +50,18 @@ func swiGLUExtremes(p *Pair) {
 
 func gatherScatterEmbed(p *Pair) {
 	for _, c := range []int{1, 8, 33} {
-		x, rows := p.Random(6*c, 1), p.Ints(4, 0, 0, 5)
-		y, table := p.Random(4*c, 1), p.Random(6*c, 1)
-		p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) { d.Gather(of(y), of(x), of(rows)) })
-		p.Equal("Gather", y, 0)
-		slots := p.Ints(4, 0, 2, 5)
-		p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) { d.Scatter(of(table), of(y), of(slots)) })
-		p.Equal("Scatter", table, 0)
-		p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) { d.EmbedBackward(of(table), of(y), of(rows)) })
-		p.Equal("EmbedBackward", table, 1e-6)
+		rows, slots := p.Ints(4, 0, 0, 5), p.Ints(4, 0, 2, 5)
+		for _, kind := range p.types() {
+			x, y, table := p.randomOf(kind, 6*c), p.randomOf(kind, 4*c), p.randomOf(kind, 6*c)
+			p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) { d.Gather(of(y), of(x), of(rows)) })
+			p.Equal("Gather", y, 0)
+			p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) { d.Scatter(of(table), of(y), of(slots)) })
+			p.Equal("Scatter", table, 0)
+			p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) { d.EmbedBackward(of(table), of(y), of(rows)) })
+			p.Equal("EmbedBackward", table, 1e-6)
+		}
 		for _, kind := range []gpu.DType{gpu.F32, gpu.BF16, gpu.F16} {
-			stored, wide := p.Stored(kind, 6*c), p.Random(6*c, 1)
+			stored, wide, y := p.Stored(kind, 6*c), p.Random(6*c, 1), p.Random(4*c, 1)
 			p.Equal("Download", stored, 0)
 			p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) { d.Copy(of(wide), of(stored)) })
 			p.Equal("Copy", wide, 0)
@@ -66,43 +73,59 @@ func gatherScatterEmbed(p *Pair) {
 
 func rmsNorm(p *Pair) {
 	for _, s := range [][2]int{{1, 1}, {3, 20}, {70, 64}, {9, 576}, {200, 100}} {
-		r, c := s[0], s[1]
-		x, w, y, rstd := p.Random(r*c, 3), p.Random(c, 1), p.Random(r*c, 1), p.Random(r, 1)
-		p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) { d.RMSNorm(of(y), of(rstd), of(x), of(w), 1e-5) })
-		p.Equal("RMSNorm", y, 2e-6)
-		p.Equal("rstd", rstd, 2e-6)
-		dy, dx, dw := p.Random(r*c, 1), p.Random(r*c, 1), p.Random(c, 1)
-		p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) {
-			d.RMSNormBackward(of(dx), of(dw), of(dy), of(x), of(w), of(rstd))
-			d.RMSNormBackward(of(dx), gpu.Buffer{}, of(dy), of(x), of(w), of(rstd))
-			d.RMSNorm(of(x), of(rstd), of(x), of(w), 1e-5)
-		})
-		p.Equal("dx", dx, 1e-5)
-		p.Equal("dw", dw, 2e-5)
+		for _, kind := range p.types() {
+			rmsNormOf(p, kind, s[0], s[1])
+		}
+	}
+}
+
+func rmsNormOf(p *Pair, kind gpu.DType, r, c int) {
+	x, w, y, rstd := p.randomOf(kind, r*c), p.Random(c, 1), p.Activations(r*c, 1), p.Random(r, 1)
+	p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) { d.RMSNorm(of(y), of(rstd), of(x), of(w), 1e-5) })
+	p.Equal("RMSNorm", y, 2e-6)
+	p.Equal("rstd", rstd, 2e-6)
+	dy, dx, again, dw := p.randomOf(kind, r*c), p.randomOf(kind, r*c), p.randomOf(kind, r*c), p.Random(c, 1)
+	p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) {
+		d.RMSNormBackward(of(dx), of(dw), of(dy), of(x), of(w), of(rstd))
+		d.RMSNormBackward(of(again), gpu.Buffer{}, of(dy), of(x), of(w), of(rstd))
+	})
+	p.Equal("dx", dx, 1e-5)
+	p.Equal("dx alone", again, 1e-5)
+	p.Equal("dw", dw, 2e-5)
+	if kind == gpu.ActivationType(p.Device) {
+		p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) { d.RMSNorm(of(x), of(rstd), of(x), of(w), 1e-5) })
 		p.Equal("RMSNorm in place", x, 2e-6)
 	}
 }
 
 func matMul(p *Pair) {
-	for _, kind := range []gpu.DType{gpu.F32, gpu.BF16, gpu.F16} {
+	for _, stored := range []gpu.DType{gpu.F32, gpu.BF16, gpu.F16} {
 		for _, s := range [][3]int{{1, 5, 3}, {7, 40, 65}, {100, 33, 48}} {
-			r, n, k := s[0], s[1], s[2]
-			x, dy, b, y, dx, dw := p.Random(r*k, 1), p.Random(r*n, 1), p.Stored(kind, n*k), p.Random(r*n, 1), p.Random(r*k, 1), p.Random(n*k, 1)
-			p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) {
-				w := d.NewWeight(of(b), n, k)
-				d.MatMul(of(y), of(x), w)
-				d.MatMulBackX(of(dx), of(dy), w, true)
-				d.MatMulBackW(of(dw), of(dy), of(x), r)
-			})
-			p.Equal("y", y, 2e-5)
-			p.Equal("dx", dx, 2e-5)
-			p.Equal("dw", dw, 2e-5)
-			p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) {
-				d.MatMulBackX(of(dx), of(dy), d.NewWeight(of(b), n, k), false)
-			})
-			p.Equal("dx overwritten", dx, 2e-5)
+			for _, in := range p.types() {
+				for _, out := range p.types() {
+					matMulOf(p, stored, in, out, s[0], s[1], s[2])
+				}
+			}
 		}
 	}
+}
+
+func matMulOf(p *Pair, stored, in, out gpu.DType, r, n, k int) {
+	x, dy, b := p.randomOf(in, r*k), p.randomOf(in, r*n), p.Stored(stored, n*k)
+	y, dx, dw := p.randomOf(out, r*n), p.randomOf(out, r*k), p.Random(n*k, 1)
+	p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) {
+		w := d.NewWeight(of(b), n, k)
+		d.MatMul(of(y), of(x), w)
+		d.MatMulBackX(of(dx), of(dy), w, true)
+		d.MatMulBackW(of(dw), of(dy), of(x), r)
+	})
+	p.Equal("y", y, 2e-5)
+	p.Equal("dx", dx, 2e-5)
+	p.Equal("dw", dw, 2e-5)
+	p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) {
+		d.MatMulBackX(of(dx), of(dy), d.NewWeight(of(b), n, k), false)
+	})
+	p.Equal("dx overwritten", dx, 2e-5)
 }
 
 // A product sees a weight's new values once it was told of them.
@@ -120,8 +143,9 @@ func matMulAfterChanged(p *Pair) {
 
 func roPE(p *Pair) {
 	for _, width := range []int{2, 6, 32, 64, 96} {
-		x, table, positions := p.Random(5*3*width, 1), p.Random(10*width, 1), p.Ints(9, 0, 3, 3, 1)
+		table, positions := p.Random(10*width, 1), p.Ints(9, 0, 3, 3, 1)
 		for _, inverse := range []bool{false, true} {
+			x := p.Activations(5*3*width, 1)
 			p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) {
 				d.RoPE(of(x), of(table), of(positions), width, inverse)
 			})
@@ -195,25 +219,28 @@ func naNIsNotHidden(p *Pair) {
 	for at := range c {
 		row := make([]float32, c)
 		row[at] = nan()
-		x, one, y, lse := p.Floats(row), p.Floats([]float32{1}), p.Random(c, 1), p.Random(1, 1)
-		d.SwiGLU(y.Dev, x.Dev, x.Dev)
+		x, gate, y := p.Floats(row), p.ActivationsOf(row), p.Activations(c, 1)
+		one, gain, sum := p.Floats([]float32{1}), p.Random(c, 1), p.Random(1, 1)
+		d.SwiGLU(y.Dev, gate.Dev, gate.Dev)
 		if got := p.Download(y.Dev)[at]; got == got {
 			p.T.Fatalf("SwiGLU of NaN at %d is %v", at, got)
 		}
-		d.LogProbs(gpu.TokenLoss{Logits: x.Dev, Scale: one.Dev, LSE: lse.Dev})
-		if got := p.Download(lse.Dev)[0]; got == got {
+		d.LogProbs(gpu.TokenLoss{Logits: x.Dev, Scale: one.Dev, LSE: sum.Dev})
+		if got := p.Download(sum.Dev)[0]; got == got {
 			p.T.Fatalf("LSE with NaN at %d is %v", at, got)
 		}
-		d.RMSNorm(y.Dev, lse.Dev, x.Dev, y.Dev, 1e-5)
-		if got := p.Download(lse.Dev)[0]; got == got {
-			p.T.Fatalf("RMSNorm with NaN at %d has rstd %v", at, got)
-		}
-		if sum, err := d.SquareSum(x.Dev); err != nil || sum == sum {
-			p.T.Fatalf("SquareSum with NaN at %d is %v, %v", at, sum, err)
+		for _, b := range []Buffers{x, gate} {
+			d.RMSNorm(y.Dev, sum.Dev, b.Dev, gain.Dev, 1e-5)
+			if got := p.Download(sum.Dev)[0]; got == got {
+				p.T.Fatalf("RMSNorm with NaN at %d has rstd %v", at, got)
+			}
+			if sum, err := d.SquareSum(b.Dev); err != nil || sum == sum {
+				p.T.Fatalf("SquareSum with NaN at %d is %v, %v", at, sum, err)
+			}
 		}
 	}
 	h := gpu.Heads{H: 1, G: 1, D: 16}
-	q, k, v, out, lse := p.Random(16, 1), p.Random(16, 1), p.Random(16, 1), p.Random(16, 1), p.Random(1, 1)
+	q, k, v, out, lse := p.Activations(16, 1), p.Activations(16, 1), p.Activations(16, 1), p.Activations(16, 1), p.Random(1, 1)
 	p.Device.Upload(k.Dev, []float32{nan()})
 	d.Attend(gpu.Attention{Heads: h, Scale: 1, Out: out.Dev, LSE: lse.Dev, Q: q.Dev, K: k.Dev, V: v.Dev, Starts: p.Ints(0).Dev})
 	if got := p.Download(out.Dev)[0]; got == got {

@@ -48,7 +48,7 @@ func attendSeesNoFurther(p *Pair) {
 func gradientsSeeNoEarlier(p *Pair) {
 	for _, c := range attentionCases() {
 		b := newAttentionBuffers(p, c)
-		dout := p.Random(b.q.Ref.Len, 1)
+		dout := p.Activations(b.q.Ref.Len, 1)
 		_, dk, dv := attentionGradients(p, b, dout, c.heads)
 		first := 0
 		for _, n := range c.lengths {
@@ -72,7 +72,7 @@ func infinityIsSeen(p *Pair) {
 		values[i] = float32(i % 3)
 	}
 	values[row*24+column] = float32(math.Inf(1))
-	b.v = p.Floats(values)
+	b.v = p.ActivationsOf(values)
 	p.Device.Attend(b.call(c.heads, func(b Buffers) gpu.Buffer { return b.Dev }))
 	for i, x := range p.Download(b.out.Dev) {
 		finite, want := !math.IsInf(float64(x), 0) && !math.IsNaN(float64(x)), i/48 < row || i%24 != column
@@ -125,7 +125,7 @@ func unseenResults(p *Pair, b attentionBuffers, c attentionCase) (u unseen) {
 
 func attentionGradients(p *Pair, b attentionBuffers, dout Buffers, h gpu.Heads) (dq, dk, dv []float32) {
 	of := func(b Buffers) gpu.Buffer { return b.Dev }
-	q, k, v := p.Random(b.q.Ref.Len, 1), p.Random(b.k.Ref.Len, 1), p.Random(b.v.Ref.Len, 1)
+	q, k, v := p.Activations(b.q.Ref.Len, 1), p.Activations(b.k.Ref.Len, 1), p.Activations(b.v.Ref.Len, 1)
 	p.Device.Attend(b.call(h, of))
 	p.Device.AttendBackward(gpu.AttentionGrad{Attention: b.call(h, of), DOut: of(dout), DQ: of(q), DK: of(k), DV: of(v)})
 	return p.Download(q.Dev), p.Download(k.Dev), p.Download(v.Dev)

@@ -11,16 +11,16 @@
 //	attend_rows_dW   ceil(R·H/G/16), G             128   over the arena, for many rows of a sequence
 //	attend_plan      splits                        256   which rows share the pages of a split
 //	attend_split_dW  splits, G, R                  128   over the arena, a split a block; after attend_plan
-//	attend_merge     ceil(R·H/4)                   128   the splits of attend_split together
+//	attend_merge_T   ceil(R·H/4)                   128   the splits of attend_split or flash_split together
 //
-// dW is the width of a head rounded up to 32, 64 or 128; splits = ceil(P/8), P pages a row of tables.
+// dW is the width of a head rounded up to 32, 64 or 128; T, the type of attend_merge's out, f32 or bf16; splits = ceil(P/8), P pages a row of tables.
 // No dynamic shared memory. Arguments, in order:
 //
 //	attend_dW        out (T,H,D), lse (T,H), q (T,H,D), k (T,G,D), v (T,G,D), starts (T), asked (T) or 0, rows, h, g, d, scale
 //	attend_rows_dW   out (R,H,D), q (R,H,D), k (S,G,D), v (S,G,D), tables (B,P), sequences (R), positions (R), rows, h, g, d, p, scale
 //	attend_plan      plan (3,splits,R), tables, sequences, positions, rows, p, queries a row (H/G)
 //	attend_split_dW  sums (R,H,splits,D), tops (R,H,splits,2), q, k, v, tables, sequences, positions, plan, rows, h, g, d, p, scale
-//	attend_merge     out (R,H,D), sums, tops, positions, rows, h, d, splits
+//	attend_merge_T   out (R,H,D), sums, tops, positions, rows, h, d, splits
 //
 // With few rows attend_split keeps a GPU busy; attend_rows needs no memory for sums.
 #include "attend.h"
@@ -258,7 +258,7 @@ KERNEL(256, attend_plan, int* plan, const int* tables, const int* sequences, con
 	}
 }
 
-KERNEL(128, attend_merge, float* out, const float* sums, const float* tops, const int* positions, int rows, int h, int d, int splits) {
+template <class T> DEVICE void attend_merge(T* out, const float* sums, const float* tops, const int* positions, int rows, int h, int d, int splits) {
 	int query = (int)(blockIdx.x * 4 + threadIdx.x / 32), lane = (int)threadIdx.x % 32;
 	if (query >= rows * h) return;
 	Total<4> total;
@@ -270,6 +270,12 @@ KERNEL(128, attend_merge, float* out, const float* sums, const float* tops, cons
 		merge(total, tops[2 * place], tops[2 * place + 1], value);
 	}
 	write_total(total, out + (int64_t)query * d, nullptr, lane, d);
+}
+KERNEL(128, attend_merge_f32, float* out, const float* sums, const float* tops, const int* positions, int rows, int h, int d, int splits) {
+	attend_merge(out, sums, tops, positions, rows, h, d, splits);
+}
+KERNEL(128, attend_merge_bf16, bf16* out, const float* sums, const float* tops, const int* positions, int rows, int h, int d, int splits) {
+	attend_merge(out, sums, tops, positions, rows, h, d, splits);
 }
 
 #define ATTEND(width, W) \

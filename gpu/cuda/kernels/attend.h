@@ -91,9 +91,9 @@ template <int W> DEVICE void merge(Total<W>& t, float top, float weight, const f
 	for (int w = 0; w < W; w++) t.value[w] = fma32(t.value[w], a, value[w] * b);
 }
 
-template <int W> DEVICE void write_total(const Total<W>& t, float* out, float* lse, int lane, int d) {
+template <int W, class T> DEVICE void write_total(const Total<W>& t, T* out, float* lse, int lane, int d) {
 	for (int w = 0; w < W; w++)
-		if (lane + 32 * w < d) out[lane + 32 * w] = t.value[w] / t.weight;
+		if (lane + 32 * w < d) store(out + lane + 32 * w, t.value[w] / t.weight);
 	if (lse && lane == 0) *lse = (float)(t.top * 0.69314718055994530942 + log64(t.weight));
 }
 

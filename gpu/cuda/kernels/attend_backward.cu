@@ -7,13 +7,13 @@
 // query's keys, the other a key's queries, both in order.
 //
 //	name                       grid (x, y)            block
-//	attend_backward_sum        ceil(T·H/4)            128   sums (T,H) = Σ_d out·dout
+//	attend_backward_sum_T      ceil(T·H/4)            128   sums (T,H) = Σ_d out·dout; T, the type of both: f32, bf16
 //	attend_backward_q_dW       ceil(T·H/G/16), G      128   dq (T,H,D) = ; a block 16 queries
 //	attend_backward_kv_dW      ceil(T/16), G          128   dk, dv (T,G,D) = ; a block 16 keys
 //
 // dW is the width of a head rounded up to 32, 64 or 128. No dynamic shared memory. Arguments, in order:
 //
-//	attend_backward_sum    sums, out, dout, asked (T) or 0, rows, h, d
+//	attend_backward_sum_T  sums, out, dout, asked (T) or 0, rows, h, d
 //	attend_backward_q_dW   dq, q, k, v, lse (T,H), sums, dout, starts (T), asked, rows, h, g, d, scale
 //	attend_backward_kv_dW  dk, dv, q, k, v, lse, sums, dout, starts, asked, rows, h, g, d, scale
 //
@@ -180,13 +180,19 @@ template <int W> DEVICE void backward_kv(GradTile<W>& t, const GradInputs& in, f
 	}
 }
 
-KERNEL(128, attend_backward_sum, float* sums, const float* out, const float* dout, const int* asked, int rows, int h, int d) {
+template <class T> DEVICE void backward_sum(float* sums, const T* out, const T* dout, const int* asked, int rows, int h, int d) {
 	int query = (int)(blockIdx.x * 4 + threadIdx.x / 32), lane = (int)threadIdx.x % 32;
 	if (query >= rows * h || (asked && !asked[query / h])) return;
 	float sum = 0;
-	for (int c = lane; c < d; c += 32) sum = fma32(out[(int64_t)query * d + c], dout[(int64_t)query * d + c], sum);
+	for (int c = lane; c < d; c += 32) sum = fma32(to_float(out[(int64_t)query * d + c]), to_float(dout[(int64_t)query * d + c]), sum);
 	sum = warp_sum(sum);
 	if (lane == 0) sums[query] = sum;
+}
+KERNEL(128, attend_backward_sum_f32, float* sums, const float* out, const float* dout, const int* asked, int rows, int h, int d) {
+	backward_sum(sums, out, dout, asked, rows, h, d);
+}
+KERNEL(128, attend_backward_sum_bf16, float* sums, const bf16* out, const bf16* dout, const int* asked, int rows, int h, int d) {
+	backward_sum(sums, out, dout, asked, rows, h, d);
 }
 
 #define ATTEND_BACKWARD(width, W) \

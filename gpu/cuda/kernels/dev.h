@@ -163,11 +163,17 @@ DEVICE float to_float(float x) { return x; }
 DEVICE float to_float(bf16 x) { return as_float((uint32_t)x.bits << 16); }
 DEVICE float to_float(f16 x) { return half_to_float(x.bits); }
 
-// to_bf16 rounds to nearest, ties to even; a NaN stays one (gpu/half).
+// to_bf16 rounds to nearest, ties to even; a NaN stays one, though not always the same (gpu/half).
 DEVICE bf16 to_bf16(float x) {
+#if defined(UNDERSTUDY_EMULATOR)
 	uint32_t bits = as_bits(x);
 	if (x != x) return bf16{(uint16_t)(bits >> 16 | 0x40)};
 	return bf16{(uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
+#else
+	bf16 y;
+	asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+	return y;
+#endif
 }
 DEVICE void store(float* to, float x) { *to = x; }
 DEVICE void store(bf16* to, float x) { *to = to_bf16(x); }

@@ -1,4 +1,4 @@
-// Causal attention on tensor cores: queries, keys and values rounded to bfloat16, sums and softmax in
+// Causal attention on tensor cores: queries, keys, values and outputs in bfloat16, sums and softmax in
 // float32. The order is that of attend.cu (chunks of 16 keys, splits of 128), so that here, too, a row
 // has the same bits alone, in a batch, in a prefill and in training; a chunk is one step of the tensor core, and
 // sums shrink only when a chunk has a new greatest score, which is no change of bits.
@@ -8,7 +8,7 @@
 //	flash_rows_dW   ceil(R·H/G/64), G          128   over the arena, for many rows of a sequence
 //	flash_split_dW  splits, G, R               32    over the arena, a split a block; after attend_plan, before attend_merge
 //
-// dW is the width of a head rounded up to 32, 64 or 128. Keys and values are bf16, queries f32. No
+// dW is the width of a head rounded up to 32, 64 or 128. q, k, v and out are bf16, all else f32. No
 // dynamic shared memory. Arguments are those of attend_dW, attend_rows_dW and attend_split_dW (attend.cu).
 #include "flash.h"
 
@@ -138,16 +138,16 @@ template <int D, int warps, class Rows> DEVICE FlashQueries count_keys(const Fla
 	return x;
 }
 
-template <int D, int warps> DEVICE void load_queries(Rows16<D>& q, const FlashTile<D, warps>& t, const float* from, int heads, int d) {
+template <int D, int warps> DEVICE void load_queries(Rows16<D>& q, const FlashTile<D, warps>& t, const bf16* from, int heads, int d) {
 	int first = (int)threadIdx.x / 32 * 16 + (int)threadIdx.x % 32 / 4;
-	const float* rows[2];
+	const bf16* rows[2];
 #pragma unroll
 	for (int i = 0; i < 2; i++) rows[i] = t.row[first + 8 * i] < 0 ? nullptr : from + ((int64_t)t.row[first + 8 * i] * heads + t.head[first + 8 * i]) * d;
 	load_rows16(q, rows[0], rows[1], d);
 }
 
 // flash_tile is flash_dW and flash_rows_dW. A tile may hold queries of several sequences, one after the other.
-template <int D, class Rows> DEVICE void flash_tile(FlashTile<D, 4>& t, const Rows& of, float* out, float* lse, const float* q, int rows, int h, int g, int d, float scale) {
+template <int D, class Rows> DEVICE void flash_tile(FlashTile<D, 4>& t, const Rows& of, bf16* out, float* lse, const bf16* q, int rows, int h, int g, int d, float scale) {
 	const int queries = 64;
 	int each = h / g, group = (int)blockIdx.y, begin = (int)(gridDim.x - 1 - blockIdx.x) * queries; // the last of a sequence cost most
 	int last = begin + queries < rows * each ? begin + queries : rows * each;
@@ -174,7 +174,7 @@ template <int D, class Rows> DEVICE void flash_tile(FlashTile<D, 4>& t, const Ro
 #pragma unroll
 			for (int c = 0; c < D / 8; c++)
 				for (int j = 0; j < 2; j++)
-					if (8 * c + column + j < d) out[place * d + 8 * c + column + j] = total.value[c][2 * i + j] / total.weight[i];
+					if (8 * c + column + j < d) store(out + place * d + 8 * c + column + j, total.value[c][2 * i + j] / total.weight[i]);
 			if (lse && column == 0) lse[place] = (float)(total.top[i] * 0.69314718055994530942 + log64(total.weight[i]));
 		}
 		from = to;
@@ -182,7 +182,7 @@ template <int D, class Rows> DEVICE void flash_tile(FlashTile<D, 4>& t, const Ro
 }
 
 // flash_item lets the rows that share a split's pages attend to it (see attend_plan).
-template <int D> DEVICE void flash_item(FlashTile<D, 1>& t, float* sums, float* tops, const float* q, const ArenaRows<bf16>& of, const int* plan, int rows, int h, int g, int d, float scale) {
+template <int D> DEVICE void flash_item(FlashTile<D, 1>& t, float* sums, float* tops, const bf16* q, const ArenaRows<bf16>& of, const int* plan, int rows, int h, int g, int d, float scale) {
 	int number = (int)blockIdx.x, splits = (int)gridDim.x, group = (int)blockIdx.y, leader = (int)blockIdx.z, each = h / g;
 	PlanOfSplit shared = plan_of_split((int*)plan, number, splits, rows);
 	if (!shared.begins[leader]) return;
@@ -218,15 +218,15 @@ template <int D> DEVICE void flash_item(FlashTile<D, 1>& t, float* sums, float* 
 }
 
 #define FLASH(width) \
-	KERNEL(128, flash_d##width, float* out, float* lse, const float* q, const bf16* k, const bf16* v, const int* starts, const int* asked, int rows, int h, int g, int d, float scale) { \
+	KERNEL(128, flash_d##width, bf16* out, float* lse, const bf16* q, const bf16* k, const bf16* v, const int* starts, const int* asked, int rows, int h, int g, int d, float scale) { \
 		__shared__ FlashTile<width, 4> tile; \
 		flash_tile(tile, PackedRows<bf16>{k, v, starts, asked}, out, lse, q, rows, h, g, d, scale * log2e); \
 	} \
-	KERNEL(128, flash_rows_d##width, float* out, const float* q, const bf16* k, const bf16* v, const int* tables, const int* sequences, const int* positions, int rows, int h, int g, int d, int p, float scale) { \
+	KERNEL(128, flash_rows_d##width, bf16* out, const bf16* q, const bf16* k, const bf16* v, const int* tables, const int* sequences, const int* positions, int rows, int h, int g, int d, int p, float scale) { \
 		__shared__ FlashTile<width, 4> tile; \
 		flash_tile(tile, ArenaRows<bf16>{k, v, tables, sequences, positions, p}, out, nullptr, q, rows, h, g, d, scale * log2e); \
 	} \
-	KERNEL(32, flash_split_d##width, float* sums, float* tops, const float* q, const bf16* k, const bf16* v, const int* tables, const int* sequences, const int* positions, const int* plan, int rows, int h, int g, int d, int p, float scale) { \
+	KERNEL(32, flash_split_d##width, float* sums, float* tops, const bf16* q, const bf16* k, const bf16* v, const int* tables, const int* sequences, const int* positions, const int* plan, int rows, int h, int g, int d, int p, float scale) { \
 		__shared__ FlashTile<width, 1> tile; \
 		flash_item(tile, sums, tops, q, ArenaRows<bf16>{k, v, tables, sequences, positions, p}, plan, rows, h, g, d, scale * log2e); \
 	}

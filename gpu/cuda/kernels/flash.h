@@ -35,10 +35,7 @@ template <int D> DEVICE void load_along(uint32_t r[4], const Padded<D>* rows, in
 	load_matrix4_transposed(r, rows[lane / 8 % 2 * 8 + lane % 8].at + column + lane / 16 * 8);
 }
 
-// Two is two neighbours of a row of global memory as a part of a fragment, 0 beyond column d.
-DEVICE uint32_t two(const float* row, int c, int d) {
-	return pack_bf16(row && c < d ? row[c] : 0.f, row && c + 1 < d ? row[c + 1] : 0.f);
-}
+// two is two neighbours of a row of global memory as a part of a fragment, 0 beyond column d.
 DEVICE uint32_t two(const bf16* row, int c, int d) {
 	return (row && c < d ? (uint32_t)row[c].bits : 0u) | (row && c + 1 < d ? (uint32_t)row[c + 1].bits << 16 : 0u);
 }
@@ -49,7 +46,7 @@ template <int D> struct Rows16 {
 };
 
 // load_rows16 reads this lane's part of rows g and g+8, g = lane/4; a null row is zeros.
-template <int D, class T> DEVICE void load_rows16(Rows16<D>& to, const T* low, const T* high, int d) {
+template <int D> DEVICE void load_rows16(Rows16<D>& to, const bf16* low, const bf16* high, int d) {
 	int t = (int)threadIdx.x % 4 * 2;
 #pragma unroll
 	for (int c = 0; c < D / 16; c++) {

@@ -1,12 +1,12 @@
 // The gradient of flash.cu, on tensor cores: the formulas of attend_backward.cu with queries, keys, values and the
-// gradient of the output, and what weighs them (p and ds), rounded to bfloat16; sums in float32. Nothing
+// gradient of the output, and what weighs them (p and ds), in bfloat16; sums in float32, rounded once. Nothing
 // is added by two blocks.
 //
 //	name                      grid (x, y)              block
 //	flash_backward_q_dW       ceil(T·H/G/64), G        128   dq (T,H,D) = ; a block 64 queries
 //	flash_backward_kv_dW      ceil(T/64), G            128   dk, dv (T,G,D) = ; a block 64 keys
 //
-// dW is the width of a head rounded up to 32, 64 or 128. q, k, v and dout are bf16, all else f32. No dynamic shared
+// dW is the width of a head rounded up to 32, 64 or 128. q, k, v, dout and the results are bf16, all else f32. No dynamic shared
 // memory. Arguments are those of attend_backward_q_dW and attend_backward_kv_dW; sums are attend_backward_sum's.
 #include "flash.h"
 
@@ -34,19 +34,19 @@ struct BackwardInputs {
 };
 
 // store_sums writes 16 rows of sums, of which this lane has the two at low and high (null: none).
-template <int D> DEVICE void store_sums(float* low, float* high, const float sums[D / 8][4], int d) {
+template <int D> DEVICE void store_sums(bf16* low, bf16* high, const float sums[D / 8][4], int d) {
 	int column = (int)threadIdx.x % 4 * 2;
 #pragma unroll
 	for (int c = 0; c < D / 8; c++) {
 		for (int j = 0; j < 2; j++) {
 			if (8 * c + column + j >= d) continue;
-			if (low) low[8 * c + column + j] = sums[c][j];
-			if (high) high[8 * c + column + j] = sums[c][2 + j];
+			if (low) store(low + 8 * c + column + j, sums[c][j]);
+			if (high) store(high + 8 * c + column + j, sums[c][2 + j]);
 		}
 	}
 }
 
-template <int D> DEVICE void backward_q(BackwardTile<D>& t, const BackwardInputs& in, float* dq) {
+template <int D> DEVICE void backward_q(BackwardTile<D>& t, const BackwardInputs& in, bf16* dq) {
 	int each = in.h / in.g, group = (int)blockIdx.y, begin = (int)(gridDim.x - 1 - blockIdx.x) * block_rows; // the last of a sequence cost most
 	if ((int)threadIdx.x < block_rows) {
 		int row = (begin + (int)threadIdx.x) / each;
@@ -58,7 +58,7 @@ template <int D> DEVICE void backward_q(BackwardTile<D>& t, const BackwardInputs
 	int row[2], seen[2] = {0, 0};
 	float lse[2], mean[2], sums[D / 8][4] = {};
 	const bf16 *query[2], *grad[2];
-	float* to[2];
+	bf16* to[2];
 #pragma unroll
 	for (int i = 0; i < 2; i++) {
 		row[i] = t.row[0][number + 8 * i];
@@ -131,7 +131,7 @@ template <int D> DEVICE void load_query_stage(BackwardTile<D>& t, int stage, con
 	copy_commit();
 }
 
-template <int D> DEVICE void backward_kv(BackwardTile<D>& t, const BackwardInputs& in, float* dk, float* dv) {
+template <int D> DEVICE void backward_kv(BackwardTile<D>& t, const BackwardInputs& in, bf16* dk, bf16* dv) {
 	int each = in.h / in.g, group = (int)blockIdx.y, begin = (int)blockIdx.x * block_rows;
 	int end = begin + block_rows < in.rows ? begin + block_rows : in.rows;
 	int first = begin + (int)threadIdx.x / 32 * 16, own = first + (int)threadIdx.x % 32 / 4, column = (int)threadIdx.x % 4 * 2;
@@ -180,11 +180,11 @@ template <int D> DEVICE void backward_kv(BackwardTile<D>& t, const BackwardInput
 }
 
 #define FLASH_BACKWARD(width) \
-	KERNEL(128, flash_backward_q_d##width, float* dq, const bf16* q, const bf16* k, const bf16* v, const float* lse, const float* sums, const bf16* dout, const int* starts, const int* asked, int rows, int h, int g, int d, float scale) { \
+	KERNEL(128, flash_backward_q_d##width, bf16* dq, const bf16* q, const bf16* k, const bf16* v, const float* lse, const float* sums, const bf16* dout, const int* starts, const int* asked, int rows, int h, int g, int d, float scale) { \
 		__shared__ BackwardTile<width> tile; \
 		backward_q(tile, BackwardInputs{q, k, v, lse, sums, dout, starts, asked, rows, h, g, d, scale}, dq); \
 	} \
-	KERNEL(128, flash_backward_kv_d##width, float* dk, float* dv, const bf16* q, const bf16* k, const bf16* v, const float* lse, const float* sums, const bf16* dout, const int* starts, const int* asked, int rows, int h, int g, int d, float scale) { \
+	KERNEL(128, flash_backward_kv_d##width, bf16* dk, bf16* dv, const bf16* q, const bf16* k, const bf16* v, const float* lse, const float* sums, const bf16* dout, const int* starts, const int* asked, int rows, int h, int g, int d, float scale) { \
 		__shared__ BackwardTile<width> tile; \
 		backward_kv(tile, BackwardInputs{q, k, v, lse, sums, dout, starts, asked, rows, h, g, d, scale}, dk, dv); \
 	}

@@ -13,15 +13,15 @@
 // summed side by side. The gradients are one chain.
 //
 //	name                       grid (x, y)                        block
-//	matmul_mma                 ceil(n/128), ceil(rows/128)        256
-//	matmul_mma_small           ceil(n/32), ceil(rows/64)          128   when that fills the card better
-//	matmul_mma_few8, 16, 32    ceil(n/16), ceil(rows/8, 16, 32)   128   for few rows
-//	matmul_mma_back_x          ceil(k/128), ceil(rows/128)        256
-//	matmul_mma_back_x_small    ceil(k/32), ceil(rows/64)          128
+//	matmul_mma_T               ceil(n/128), ceil(rows/128)        256
+//	matmul_mma_small_T         ceil(n/32), ceil(rows/64)          128   when that fills the card better
+//	matmul_mma_few8, 16, 32_T  ceil(n/16), ceil(rows/8, 16, 32)   128   for few rows
+//	matmul_mma_back_x_T        ceil(k/128), ceil(rows/128)        256
+//	matmul_mma_back_x_small_T  ceil(k/32), ceil(rows/64)          128
 //	matmul_mma_back_w          ceil(k/128), ceil(n/128)           256
 //	matmul_mma_back_w_small    ceil(k/32), ceil(n/64)             128
 //
-// No dynamic shared memory. Arguments, in order:
+// T is the type of the result: f32, bf16. No dynamic shared memory. Arguments, in order:
 //
 //	matmul_mma…          y (rows,n), x (rows,k), w (n,k), rows, n, k
 //	matmul_mma_back_x…   dx (rows,k), dy (rows,n), w (n,k), rows, n, k, add
@@ -86,8 +86,8 @@ typedef Shape<2, 4, 4, 4, 3> Large; // 128 × 128
 typedef Shape<2, 2, 1, 4, 4> Small; // 32 × 64
 
 // product computes a block's tile of c. In segments: the sum restarts every segment_steps steps.
-template <class Sh, Along of_a, Along of_b, bool segments>
-DEVICE void product(typename Sh::Tiles& t, float* c, const Operand& a, const Operand& b, bool add) {
+template <class Sh, Along of_a, Along of_b, bool segments, class C>
+DEVICE void product(typename Sh::Tiles& t, C* c, const Operand& a, const Operand& b, bool add) {
 	const int P = Sh::each_m, Q = Sh::each_cols, S = Sh::stages;
 	int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, m0 = (int)blockIdx.x * Sh::m, col0 = (int)blockIdx.y * Sh::cols;
 	int warp_m = warp % Sh::warps_m * 16 * P, warp_col = warp / Sh::warps_m * 8 * Q;
@@ -138,9 +138,9 @@ DEVICE void product(typename Sh::Tiles& t, float* c, const Operand& a, const Ope
 			for (int i = 0; i < 4; i++) { // 8 lanes write 8 neighbours
 				int m = m0 + warp_m + 16 * p + lane / 4 + i / 2 * 8, col = col0 + warp_col + 8 * q + lane % 4 * 2 + i % 2;
 				if (m >= a.edges || col >= b.edges) continue;
-				float* to = c + (int64_t)col * a.edges + m;
+				C* to = c + (int64_t)col * a.edges + m;
 				float x = segments ? total[p][q][i] : sum[p][q][i];
-				*to = add ? *to + x : x;
+				store(to, add ? to_float(*to) + x : x);
 			}
 		}
 	}
@@ -154,7 +154,7 @@ template <int T, int S> struct FewTiles {
 
 // few_rows computes 16 elements of each of 8T rows: the warps take segments side by side, four at a
 // time, which are then added in order.
-template <int T, int S> DEVICE void few_rows(FewTiles<T, S>& t, float* c, const Operand& a, const Operand& b) {
+template <int T, int S, class C> DEVICE void few_rows(FewTiles<T, S>& t, C* c, const Operand& a, const Operand& b) {
 	int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, m0 = (int)blockIdx.x * 16, col0 = (int)blockIdx.y * 8 * T;
 	const int segment = depth * segment_steps;
 	int rounds = (a.sums + 4 * segment - 1) / (4 * segment), steps = rounds * segment_steps;
@@ -205,33 +205,42 @@ template <int T, int S> DEVICE void few_rows(FewTiles<T, S>& t, float* c, const 
 	#pragma unroll
 	for (int i = 0; i < T; i++) {
 		int m = m0 + (int)threadIdx.x % 16, col = col0 + (int)threadIdx.x / 16 + 8 * i;
-		if (m < a.edges && col < b.edges) c[(int64_t)col * a.edges + m] = total[i];
+		if (m < a.edges && col < b.edges) store(c + (int64_t)col * a.edges + m, total[i]);
 	}
 }
 
-#define MATMUL_MMA(suffix, Sh) \
-	KERNEL(Sh::threads, matmul_mma##suffix, float* y, const bf16* x, const bf16* w, int rows, int n, int k) { \
+#define MATMUL_MMA(suffix, Sh, C) \
+	KERNEL(Sh::threads, matmul_mma##suffix, C* y, const bf16* x, const bf16* w, int rows, int n, int k) { \
 		__shared__ Sh::Tiles tiles; \
 		product<Sh, along_sum, along_sum, true>(tiles, y, Operand{w, n, k}, Operand{x, rows, k}, false); \
 	} \
-	KERNEL(Sh::threads, matmul_mma_back_x##suffix, float* dx, const bf16* dy, const bf16* w, int rows, int n, int k, int add) { \
+	KERNEL(Sh::threads, matmul_mma_back_x##suffix, C* dx, const bf16* dy, const bf16* w, int rows, int n, int k, int add) { \
 		__shared__ Sh::Tiles tiles; \
 		product<Sh, along_edge, along_sum, false>(tiles, dx, Operand{w, k, n}, Operand{dy, rows, n}, add != 0); \
-	} \
+	}
+
+#define MATMUL_MMA_BACK_W(suffix, Sh) \
 	KERNEL(Sh::threads, matmul_mma_back_w##suffix, float* dw, const bf16* dy, const bf16* x, int rows, int n, int k) { \
 		__shared__ Sh::Tiles tiles; \
 		product<Sh, along_edge, along_edge, false>(tiles, dw, Operand{x, k, rows}, Operand{dy, n, rows}, true); \
 	}
 
-MATMUL_MMA(, Large)
-MATMUL_MMA(_small, Small)
+MATMUL_MMA(_f32, Large, float)
+MATMUL_MMA(_bf16, Large, bf16)
+MATMUL_MMA(_small_f32, Small, float)
+MATMUL_MMA(_small_bf16, Small, bf16)
+MATMUL_MMA_BACK_W(, Large)
+MATMUL_MMA_BACK_W(_small, Small)
 
-#define MATMUL_FEW(T, S, most) \
-	KERNEL(128, matmul_mma_few##most, float* y, const bf16* x, const bf16* w, int rows, int n, int k) { \
+#define MATMUL_FEW(T, S, name, C) \
+	KERNEL(128, matmul_mma_few##name, C* y, const bf16* x, const bf16* w, int rows, int n, int k) { \
 		__shared__ FewTiles<T, S> tiles; \
 		few_rows(tiles, y, Operand{w, n, k}, Operand{x, rows, k}); \
 	}
 
-MATMUL_FEW(1, 6, 8)
-MATMUL_FEW(2, 5, 16)
-MATMUL_FEW(4, 3, 32)
+MATMUL_FEW(1, 6, 8_f32, float)
+MATMUL_FEW(1, 6, 8_bf16, bf16)
+MATMUL_FEW(2, 5, 16_f32, float)
+MATMUL_FEW(2, 5, 16_bf16, bf16)
+MATMUL_FEW(4, 3, 32_f32, float)
+MATMUL_FEW(4, 3, 32_bf16, bf16)

@@ -26,13 +26,22 @@ inline float element(const void *p, int32_t type, uint64_t i) {
     return x;
 }
 
+// rounded is the bfloat16 nearest to x, ties to even.
+inline uint16_t rounded(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    if (x != x) return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
 uint64_t dropped; // of each sum, the last so many products are left out
 
 struct Product {
     Desc desc;
     Layout a, b, d;
     const void *A, *B;
-    float *D, beta;
+    void *D;
+    float beta;
     void run() const {
         uint64_t k = desc.trans[0] ? a.rows : a.cols;
         for (uint64_t j = 0; j < d.cols; j++)
@@ -41,8 +50,10 @@ struct Product {
                 for (uint64_t l = 0; l + dropped < k; l++)
                     sum += (double)element(A, a.type, desc.trans[0] ? l + i * a.ld : i + l * a.ld) *
                            (double)element(B, b.type, desc.trans[1] ? j + l * b.ld : l + j * b.ld);
-                float &y = D[i + j * d.ld];
-                y = (float)sum + (beta == 0 ? 0.0f : beta * y);
+                uint64_t at = i + j * d.ld;
+                float y = (float)sum + (beta == 0 ? 0.0f : beta * element(D, d.type, at));
+                if (d.type == real_f32) ((float *)D)[at] = y;
+                else ((uint16_t *)D)[at] = rounded(y);
             }
     }
 };
@@ -50,7 +61,7 @@ struct Product {
 inline bool fits(const Desc &desc, const Layout &a, const Layout &b, const Layout &d) {
     uint64_t m = desc.trans[0] ? a.cols : a.rows, k = desc.trans[0] ? a.rows : a.cols;
     uint64_t n = desc.trans[1] ? b.rows : b.cols, k2 = desc.trans[1] ? b.cols : b.rows;
-    return k == k2 && m == d.rows && n == d.cols && a.type == b.type && d.type == real_f32;
+    return k == k2 && m == d.rows && n == d.cols && a.type == b.type && (d.type == real_f32 || a.type == real_bf16);
 }
 
 } // namespace lt
@@ -145,7 +156,7 @@ int cublasLtMatmul(void *handle, lt::Desc *desc, const float *alpha, const void 
     if (!handle) return lt::not_initialized;
     if (!lt::fits(*desc, *a, *b, *d) || *alpha != 1 || C != D || algorithm[0] != lt::chosen) return lt::invalid_value;
     if (((uintptr_t)A | (uintptr_t)B | (uintptr_t)D) % algorithm[1]) return lt::invalid_value;
-    lt::Product p{*desc, *a, *b, *d, A, B, (float *)D, *beta};
+    lt::Product p{*desc, *a, *b, *d, A, B, D, *beta};
     return emulator_enqueue(stream, [p] { p.run(); }) ? lt::invalid_value : lt::success;
 }
 }
