@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -117,7 +118,9 @@ func (m *mutator) mutate(v *validCall) []*candidate {
 		p := v.schema[name]
 		switch {
 		case len(p.Enum) > 0:
-			all = append(all, v.with(MutateRange, name, []byte(`"no_such_choice"`)))
+			if other := p.noChoice(); other != nil {
+				all = append(all, v.with(MutateRange, name, other))
+			}
 		case value.Type() == diff.TypeString:
 			all = append(all, m.identities(v, name, value)...)
 		case value.Type() == diff.TypeNumber:
@@ -192,17 +195,48 @@ func (m *mutator) unseen(name, id string) string {
 func (v *validCall) amounts(name string, value diff.Value, p parameter) []*candidate {
 	all := []*candidate{v.with(MutateWrongType, name, []byte(`"many"`))}
 	if p.Minimum != nil {
-		all = append(all, v.with(MutateRange, name, strconv.AppendFloat(nil, *p.Minimum-1, 'f', -1, 64)))
+		all = append(all, v.with(MutateRange, name, p.number(math.Ceil, *p.Minimum-1)))
 	}
 	most := []byte(value.Text() + "000")
-	if strings.ContainsAny(value.Text(), ".eE") {
+	if text := strings.TrimPrefix(value.Text(), "-"); text == "0" || strings.ContainsAny(text, ".eE") {
 		most = []byte("1000000")
 	}
 	if p.Maximum != nil {
-		all = append(all, v.with(MutateRange, name, strconv.AppendFloat(nil, *p.Maximum+1, 'f', -1, 64)))
-		most = strconv.AppendFloat(nil, *p.Maximum, 'f', -1, 64)
+		all = append(all, v.with(MutateRange, name, p.number(math.Floor, *p.Maximum+1)))
+		most = p.number(math.Floor, *p.Maximum)
 	}
 	return append(all, v.with(MutateOverLimit, name, most))
+}
+
+// number writes a number as JSON; one of an integer parameter is rounded first.
+func (p *parameter) number(round func(float64) float64, x float64) []byte {
+	if p.Type == "integer" {
+		x = round(x) + 0 // no -0
+	}
+	return strconv.AppendFloat(nil, x, 'f', -1, 64)
+}
+
+// noChoice is a value of the type of an enum's choices that is none of them; nil where
+// they are neither texts nor numbers.
+func (p *parameter) noChoice() []byte {
+	most, texts := math.Inf(-1), 0
+	for _, choice := range p.Enum {
+		var value any
+		_ = json.Unmarshal(choice, &value) // it was part of JSON that was read
+		switch x := value.(type) {
+		case string:
+			texts++
+		case float64:
+			most = max(most, x)
+		}
+	}
+	switch {
+	case texts > 0:
+		return []byte(`"no_such_choice"`)
+	case !math.IsInf(most, 0):
+		return p.number(math.Floor, most+1)
+	}
+	return nil
 }
 
 func (v *validCall) call() Call { return v.episode.Actions[v.step].Call }
