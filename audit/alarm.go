@@ -2,7 +2,9 @@ package audit
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -163,7 +165,8 @@ func (k *surprise) predictability(s *TrainingStep) (mean, variance float64) {
 // was never seen is taken for a coin.
 func collision(outcomes map[string]float64) float64 {
 	total, same := 0.0, 0.0
-	for _, w := range outcomes {
+	for _, outcome := range slices.Sorted(maps.Keys(outcomes)) { // the last digits of a sum depend on its order
+		w := outcomes[outcome]
 		total += w
 		same += w * w
 	}

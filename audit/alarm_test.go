@@ -1,7 +1,9 @@
 package audit_test
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"understudy/audit"
@@ -77,6 +79,28 @@ func TestAlarmsAreRaised(t *testing.T) {
 	}
 	if alarms := audit.TrainingAlarms(nil); len(alarms) != 0 {
 		t.Errorf("no steps: %+v", alarms)
+	}
+}
+
+// What is usual is a sum over outcomes: its last digits are those of one order.
+func TestAlarmsAreTheSameEachTime(t *testing.T) {
+	t.Parallel()
+	r := honest()
+	r.hard = func(i int) float64 { return max(.01, .6-.006*float64(i)) }
+	steps := r.steps(rand.New(rand.NewPCG(1, 2)), 100, 200, 100)
+	for i := range steps {
+		for k := range 12 {
+			steps[i].Outcomes = append(steps[i].Outcomes, audit.OutcomeShare{Tool: "hard", Outcome: fmt.Sprint("error ", k), Weight: .1 * float64(k+1)})
+		}
+	}
+	first := audit.TrainingAlarms(steps)
+	if len(first) == 0 {
+		t.Fatal("no alarm")
+	}
+	for range 100 {
+		if again := audit.TrainingAlarms(steps); !slices.Equal(again, first) {
+			t.Fatalf("got %+v, and before %+v", again, first)
+		}
 	}
 }
 

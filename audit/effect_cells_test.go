@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -59,5 +60,39 @@ func TestEffectCells(t *testing.T) {
 				t.Error(d)
 			}
 		})
+	}
+}
+
+// Two claims that fall on one real cell, under its real and its rehearsed name, always
+// come to the same verdict.
+func TestClaimsOnOneCellAreTheSameEachTime(t *testing.T) {
+	t.Parallel()
+	rules := defaults(t)
+	verdict := func() string {
+		var ids diff.Bijection
+		ids.Bind(`"W1"`, `"X1"`)
+		v := rules.Judge(&audit.Case{
+			Tool: audit.Tool{Name: "t", Effect: audit.Write}, Call: call("t", `{"id":"X1"}`), IDs: &ids,
+			Rehearsal: &audit.Rehearsal{Raw: []byte(`{"ok":true}`), StateDelta: json.RawMessage(
+				`[{"op":"replace","path":"/orders/W1/status","old":"a","value":"sold"},{"op":"replace","path":"/orders/X1/status","old":"a","value":"gone"}]`)},
+			Observation: &audit.Observation{
+				Status: audit.StatusOK, Raw: []byte(`{"ok":true}`), Evidence: audit.EvidenceExact,
+				Delta: diff.Patch{{Op: diff.OpReplace, Path: "/orders/W1/status", Value: []byte(`"gone"`), Old: []byte(`"a"`)}},
+			},
+		})
+		text, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	first := verdict()
+	if !strings.Contains(first, `"effect_f1":1`) {
+		t.Errorf("%s: want the last claim, of X1, to be the cell's", first)
+	}
+	for range 100 {
+		if again := verdict(); again != first {
+			t.Fatalf("got %s\nand before %s", again, first)
+		}
 	}
 }

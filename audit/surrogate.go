@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -73,14 +74,15 @@ func (r *Rules) withSurrogates(tool string, pointers []string) *diff.Rules {
 }
 
 // renamed replaces rehearsed ids by the real ones that they stand for, in the
-// pointers and in the values of claimed cells.
+// pointers and in the values of claimed cells. Of several that fall on one cell the last
+// in the order of their pointers is its claim.
 func renamed(claimed cells, ids *diff.Bijection) cells {
 	if ids.Len() == 0 {
 		return claimed
 	}
 	out := make(cells, len(claimed))
-	for pointer, value := range claimed {
-		tokens := pointerTokens(pointer)
+	for _, pointer := range slices.Sorted(maps.Keys(claimed)) {
+		value, tokens := claimed[pointer], pointerTokens(pointer)
 		for i, token := range tokens {
 			if name, ok := ids.Real(string(appendJSONString(nil, token))); ok {
 				token = strings.Trim(name, `"`)

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"slices"
@@ -59,7 +60,7 @@ func stepNames(steps map[string]json.RawMessage) []string {
 			names = append(names, name)
 		}
 	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(number(a), number(b)) })
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(number(a), number(b)), cmp.Compare(a, b)) })
 	return names
 }
 
@@ -83,10 +84,9 @@ func (t *trajectory) bfclCalls(decoded json.RawMessage, s *sink) {
 		return
 	}
 	for _, item := range items {
-		var byName map[string]json.RawMessage
-		if json.Unmarshal(item, &byName) == nil {
-			for name, args := range byName {
-				t.call(exchange{tool: name, arguments: args})
+		if byName, ok := members(item); ok { // in the order of their answers
+			for _, m := range byName {
+				t.call(exchange{tool: m.name, arguments: m.value})
 			}
 			continue
 		}
@@ -99,4 +99,30 @@ func (t *trajectory) bfclCalls(decoded json.RawMessage, s *sink) {
 			t.call(exchange{tool: c.Name, arguments: c.Arguments})
 		}
 	}
+}
+
+type member struct {
+	name  string
+	value json.RawMessage
+}
+
+// members are those of a JSON object, in the order in which they are written; ok is
+// false where the text is none.
+func members(text json.RawMessage) (list []member, ok bool) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	if begin, err := decoder.Token(); err != nil || begin != json.Delim('{') {
+		return nil, false
+	}
+	for decoder.More() {
+		name, err := decoder.Token()
+		if err != nil {
+			return nil, false
+		}
+		m := member{}
+		if m.name, ok = name.(string); !ok || decoder.Decode(&m.value) != nil {
+			return nil, false
+		}
+		list = append(list, m)
+	}
+	return list, true
 }

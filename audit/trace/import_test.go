@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -194,6 +195,27 @@ func TestImportFormats(t *testing.T) {
 				t.Errorf("detected %q, want %q", report.Format, test.format)
 			}
 		})
+	}
+}
+
+// Calls that a BFCL log holds by name are made in the order in which they stand there: their
+// answers follow in that order.
+func TestImportKeepsTheOrderOfCallsByName(t *testing.T) {
+	t.Parallel()
+	const content = `{"id":"m","inference_log":[{"step_0":[{"role":"handler_log","model_response_decoded":[{"z":{},"a":{"x":1},"m":{}}]},` +
+		`{"role":"tool","content":"1"},{"role":"tool","content":"2"},{"role":"tool","content":"3"}],"step_00":[{"role":"handler_log","model_response_decoded":["b()"]},{"role":"tool","content":"0"}]}]}`
+	for range 50 { // a map would have the order by chance
+		episodes, _, err := importText(t, "bfcl.jsonl", content, trace.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, c := range calls(episodes[0]) {
+			got = append(got, c.Tool+" "+c.Answer)
+		}
+		if want := []string{"z 1", "a 2", "m 3", "b 0"}; !slices.Equal(got, want) {
+			t.Fatalf("imported %q, want %q", got, want)
+		}
 	}
 }
 
