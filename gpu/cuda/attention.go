@@ -69,9 +69,10 @@ func (d *Device) arenaOf(k, v gpu.Buffer) bool {
 	return false
 }
 
-// StoreKV writes keys and values of rows into their slots, a thread an element.
+// StoreKV writes keys and values of rows into their slots, a thread an element, unless the kernel that
+// makes the keys can (heads.go).
 func (d *Device) StoreKV(s gpu.KVRows) {
-	if r := s.Slots.Len; r > 0 && d.arenaOf(s.K, s.V) && d.activations("StoreKV", s.NewK, s.NewV) {
+	if r := s.Slots.Len; r > 0 && d.arenaOf(s.K, s.V) && d.activations("StoreKV", s.NewK, s.NewV) && !d.joinStore(s) {
 		d.launch("store_kv"+suffix(d.KVType()), line(ceil(r*s.G*s.D, threads)), block(threads),
 			ptr(s.K), ptr(s.V), ptr(s.NewK), ptr(s.NewV), ptr(s.Slots), i32(r), i32(s.G), i32(s.D))
 	}

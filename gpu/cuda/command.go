@@ -72,6 +72,16 @@ func (d *Device) launch(name string, grid, block dim, args ...uint64) {
 	d.push(c)
 }
 
+// last is the command that stands before so many others at the end of the list, if it launches this kernel and has
+// not gone to the thread yet.
+func (d *Device) last(name string, before int) *command {
+	i := len(d.list) - 1 - before
+	if i < 0 || d.list[i].kind != launching || d.list[i].fn != d.kernels[name] {
+		return nil
+	}
+	return &d.list[i]
+}
+
 // push appends a command and hands the list to the GPU's thread when it is long.
 func (d *Device) push(c command) {
 	d.list = append(d.list, c)

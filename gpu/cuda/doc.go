@@ -6,21 +6,23 @@
 //	kernels/*.cu ──clang──► kernels/*.ptx ──go:embed──► New: the driver translates them for its card
 //	           └───g++────► a stand-in driver, which runs them on the CPU (emulator, for tests)
 //
-// Operations append commands to a list (command.go); the list goes to the one thread that
+// Operations append commands to a list (command.go), where some become one with those before them: a residual's sum and
+// its norm (forward.go), what heads go through before attention (heads.go), few rows' products with several weights
+// (product.go); the list goes to the one thread that
 // talks to the driver (thread.go) when somebody waits for a result, and there, when it came
 // before, it is replayed as a CUDA graph (graph.go): runners pad their steps to few sizes for it
 // (gpu.Replayer). Memory comes from an arena that grows
 // between operations (arena.go). [Job.Plan] says what a run will take before it begins.
 //
 // In exact mode all products are kernels whose sums run over K in one order, so that a row's
-// bits are its own; fast mode multiplies through cuBLASLt, with sums that are not split, and
+// bits are its own; fast mode multiplies more than a few rows through cuBLASLt, with sums that are not split, and
 // checks each shape once on matrices of ones. Attention walks a row's keys in splits of 128, in
 // one order, too: in generation each split is a block of its own, shared by all rows whose pages
 // there are the same; in training one block walks them all.
 //
 // Options.Products says whether all that is for the tensor cores is bfloat16: weights, activations and their gradients
-// (norms' outputs, heads, what attention gathers, gates), keys and values. An operation rounds its results once, and nothing it reads.
-// Sums, the residual stream and its gradient, logits, and weights that are trained, beside their rounded copies, are float32;
+// (norms' outputs, heads, what attention gathers, gates), keys and values. An operation rounds its results once, and nothing
+// that it reads. Sums, the residual stream and its gradient, logits, and weights that are trained, beside their rounded copies, are float32;
 // moments, too, or bfloat16 rounded by chance (gpu.AdamWConfig).
 //
 // Tokens are drawn where their logits are, by the rules of package sample, so that a decode step sends

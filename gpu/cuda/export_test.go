@@ -61,3 +61,15 @@ func Compile(folder, architecture string) (names []string, err error) {
 	}
 	return names, err
 }
+
+// Waiting are the kernels of the list that has not gone to the thread yet.
+func (d *Device) Waiting() (names []string) {
+	for i := range d.list {
+		for name, fn := range d.kernels {
+			if d.list[i].kind == launching && d.list[i].fn == fn {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}

@@ -152,7 +152,7 @@ func TestUncheckedProducts(t *testing.T) {
 	o := cuda.Options{Mode: gpu.Fast, Products: gpu.BF16, Memory: 32<<20 + 3e6, Warn: func(text string) { told = append(told, text) }}
 	d := open(t, o) // 32 MiB are cuBLASLt's
 	roundedProducts(t, d, gpu.F32, rows, n, k)
-	if len(told) != 1 || !strings.Contains(told[0], "cuBLASLt's products are checked before they are used. For those of (64,8,4000), and maybe others, there is no memory") ||
+	if len(told) != 1 || !strings.Contains(told[0], "cuBLASLt's products are checked before they are used. For those of (4000,8,64), and maybe others, there is no memory") ||
 		!strings.Contains(told[0], "lower the batch") {
 		t.Errorf("told %q", told)
 	}

@@ -152,11 +152,8 @@ func (d *Device) RMSNorm(y, rstd, x, w gpu.Buffer, eps float32) {
 
 // sumOf gives the terms of x when it is what the last command adds.
 func (d *Device) sumOf(x gpu.Buffer) (a, b uint64, ok bool) {
-	if len(d.list) == 0 {
-		return 0, 0, false
-	}
-	last := &d.list[len(d.list)-1]
-	if last.kind != launching || last.fn != d.kernels["add_f32"] || last.args[0] != ptr(x) || last.args[3] != i64(x.Len) {
+	last := d.last("add_f32", 0)
+	if last == nil || last.args[0] != ptr(x) || last.args[3] != i64(x.Len) {
 		return 0, 0, false
 	}
 	return last.args[1], last.args[2], true
@@ -166,8 +163,9 @@ func (d *Device) sumOf(x gpu.Buffer) (a, b uint64, ok bool) {
 func rowBlock(c int) dim { return block(min(threads, ceil(c, 32)*32)) }
 
 // RoPE turns x (R,heads,D) in place, a block a row: rope_f32, rope_bf16 (x, table, positions, r, heads, d, inverse).
+// After the norms of queries and keys and the turn of queries all of it is one (heads.go).
 func (d *Device) RoPE(x, table, positions gpu.Buffer, width int, inverse bool) {
-	if r := positions.Len; r > 0 && d.activations("RoPE", x) {
+	if r := positions.Len; r > 0 && d.activations("RoPE", x) && (inverse || !d.joinHeads(x, table, positions, width)) {
 		d.launch("rope"+suffix(x.Type), line(r), block(threads),
 			ptr(x), ptr(table), ptr(positions), i32(r), i32(x.Len/r/width), i32(width), flag(inverse))
 	}

@@ -113,6 +113,29 @@ func mmaRows(r int) int {
 	return mostMMARows
 }
 
+// multiplyFew does y (R,N) = x·wᵀ for few rows, in fast mode, too: cuBLASLt, whose sums are not split, gives few rows to
+// few multiprocessors. When the last command multiplies the same rows with another weight, or two, it becomes one
+// with it, as of queries, keys and values:
+// matmul_mma_few8, 16, 32_f32, _bf16 (y0, y1, y2, w0, w1, w2, x, rows, n0, n1, n2, k).
+func (d *Device) multiplyFew(y, x, w gpu.Buffer, r, n, k int) {
+	tile := mmaRows(r)
+	name := fmt.Sprint("matmul_mma_few", tile, suffix(y.Type))
+	if last := d.last(name, 0); last != nil && last.args[6] == ptr(x) && last.args[7] == i32(r) && last.args[11] == i32(k) {
+		for i := range 3 {
+			at, width := last.args[i], last.args[8+i]
+			if width == 0 {
+				last.args[i], last.args[3+i], last.args[8+i] = ptr(y), ptr(w), i32(n)
+				last.grid[0] += uint32(ceil(n, 16)) //nolint:gosec // a part of the vocabulary
+				return
+			}
+			if at < ptr(y)+bytesIn(y) && ptr(y) < at+uint64(r*y.Type.Size())*width {
+				break // what is written twice is written in turn
+			}
+		}
+	}
+	d.launch(name, plane(ceil(n, 16), ceil(r, tile)), block(128), ptr(y), 0, 0, ptr(w), 0, 0, ptr(x), i32(r), i32(n), 0, 0, i32(k))
+}
+
 // launchMMA computes c (cols,m), of the type that the suffix kind says, in tiles of 128×128, or in small ones
 // where those are too few.
 func (d *Device) launchMMA(name, kind string, m, cols int, args ...uint64) {
@@ -132,11 +155,9 @@ func (d *Device) MatMul(y, x gpu.Buffer, w gpu.Weight) {
 	factor := d.factor(w)
 	left, right, same := d.operands(x, factor)
 	switch {
-	case same && d.multiply(shape{transA: true, m: w.N, n: r, k: w.K, kind: right.Type, out: y.Type}, y, right, left, false):
 	case same && right.Type == gpu.BF16 && r <= mostMMARows:
-		tile := mmaRows(r)
-		d.launch(fmt.Sprint("matmul_mma_few", tile, suffix(y.Type)), plane(ceil(w.N, 16), ceil(r, tile)), block(128),
-			ptr(y), ptr(left), ptr(right), i32(r), i32(w.N), i32(w.K))
+		d.multiplyFew(y, left, right, r, w.N, w.K)
+	case same && d.multiply(shape{transA: true, m: w.N, n: r, k: w.K, kind: right.Type, out: y.Type}, y, right, left, false):
 	case same && right.Type == gpu.BF16:
 		d.launchMMA("matmul_mma", suffix(y.Type), w.N, r, ptr(y), ptr(left), ptr(right), i32(r), i32(w.N), i32(w.K))
 	case r <= fewRows: // the same bits

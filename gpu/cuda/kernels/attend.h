@@ -41,7 +41,7 @@ template <class T> DEVICE PackedKeys<T> packed_keys(const T* k, const T* v, int 
 	return PackedKeys<T>{k + at, v + at, g * d};
 }
 
-// paged_keys knows the layout of kv.cu.
+// paged_keys knows the layout of kv.h.
 template <class T> DEVICE PagedKeys<T> paged_keys(const T* k, const T* v, const int* pages, int group, int g, int d) {
 	int64_t at = (int64_t)group * chunk * d;
 	return PagedKeys<T>{k + at, v + at, pages, d, (int64_t)chunk * g * d};

@@ -77,12 +77,12 @@ template <int W> DEVICE void load_keys(GradTile<W>& t, const GradInputs& in, int
 	__syncthreads();
 }
 
-struct Pair {
+struct Weights {
 	float p, ds;
 };
 
 // pair computes what a query and a key of the tile have with each other.
-template <int W> DEVICE Pair pair(const GradTile<W>& t, const GradInputs& in, int query, int key) {
+template <int W> DEVICE Weights pair(const GradTile<W>& t, const GradInputs& in, int query, int key) {
 	float dot = 0, dp = 0;
 	for (int c = 0; c < in.d; c += 4) {
 		float4 q = *(const float4*)&t.q[query][c], k = *(const float4*)&t.k[key][c];
@@ -91,7 +91,7 @@ template <int W> DEVICE Pair pair(const GradTile<W>& t, const GradInputs& in, in
 		dp = fma32(g.w, v.w, fma32(g.z, v.z, fma32(g.y, v.y, fma32(g.x, v.x, dp))));
 	}
 	float p = exp2_approx(fma32(dot, in.scale * log2e, -t.lse[query]));
-	return Pair{p, p * (dp - t.sum[query]) * in.scale};
+	return Weights{p, p * (dp - t.sum[query]) * in.scale};
 }
 
 template <int W> DEVICE void backward_q(GradTile<W>& t, const GradInputs& in, float* dq) {
@@ -114,7 +114,7 @@ template <int W> DEVICE void backward_q(GradTile<W>& t, const GradInputs& in, fl
 			for (int i = 0; i < 2; i++) {
 				int query = 4 * warp + 2 * i + upper, row = t.row[query];
 				bool sees = row >= k0 + own && row <= end;
-				Pair x = sees ? pair(t, in, query, own) : Pair{0, 0};
+				Weights x = sees ? pair(t, in, query, own) : Weights{0, 0};
 				t.ds[query][own] = x.ds;
 			}
 			__syncwarp();
@@ -151,7 +151,7 @@ template <int W> DEVICE void backward_kv(GradTile<W>& t, const GradInputs& in, f
 			for (int i = 0; i < 2; i++) {
 				int key = 4 * warp + 2 * i + upper, row = t.row[own];
 				bool sees = begin + key >= from && begin + key < to && row >= begin + key;
-				Pair x = sees ? pair(t, in, own, key) : Pair{0, 0};
+				Weights x = sees ? pair(t, in, own, key) : Weights{0, 0};
 				t.p[key][own] = x.p;
 				t.ds[key][own] = x.ds;
 			}

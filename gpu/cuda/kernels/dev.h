@@ -230,6 +230,13 @@ DEVICE double log64(double x) {
 // sigmoid32 is 1/(1+e^−x).
 DEVICE float sigmoid32(float x) { return 1.f / (1.f + exp32(-x)); }
 
+// inverse_rms is 1/sqrt(sum/c + eps), for a sum of c squares.
+DEVICE float inverse_rms(float sum, int c, float eps) { return 1.f / sqrt32(sum / (float)c + eps); }
+
+// turned is a pair of a head's elements, turned by an angle.
+struct Pair { float first, second; };
+DEVICE Pair turned(float a, float b, float cosine, float sine) { return Pair{fma32(a, cosine, -(b * sine)), fma32(b, cosine, a * sine)}; }
+
 // warp_sum and warp_max are given to every lane, in an order of their own that is always the
 // same. All 32 lanes call them.
 DEVICE float warp_sum(float x) {

@@ -15,7 +15,7 @@
 //	name                       grid (x, y)                        block
 //	matmul_mma_T               ceil(n/128), ceil(rows/128)        256
 //	matmul_mma_small_T         ceil(n/32), ceil(rows/64)          128   when that fills the card better
-//	matmul_mma_few8, 16, 32_T  ceil(n/16), ceil(rows/8, 16, 32)   128   for few rows
+//	matmul_mma_few8, 16, 32_T  Σ ceil(n/16), ceil(rows/8, 16, 32) 128   for few rows, which up to three weights multiply
 //	matmul_mma_back_x_T        ceil(k/128), ceil(rows/128)        256
 //	matmul_mma_back_x_small_T  ceil(k/32), ceil(rows/64)          128
 //	matmul_mma_back_w          ceil(k/128), ceil(n/128)           256
@@ -24,6 +24,7 @@
 // T is the type of the result: f32, bf16. No dynamic shared memory. Arguments, in order:
 //
 //	matmul_mma…          y (rows,n), x (rows,k), w (n,k), rows, n, k
+//	matmul_mma_few…      y0 (rows,n0), y1, y2, w0 (n0,k), w1, w2, x (rows,k), rows, n0, n1, n2, k; n 0 where there is no weight
 //	matmul_mma_back_x…   dx (rows,k), dy (rows,n), w (n,k), rows, n, k, add
 //	matmul_mma_back_w…   dw (n,k), dy (rows,n), x (rows,k), rows, n, k
 #include "dev.h"
@@ -152,10 +153,10 @@ template <int T, int S> struct FewTiles {
 	float sums[4][8 * T][16];
 };
 
-// few_rows computes 16 elements of each of 8T rows: the warps take segments side by side, four at a
+// few_rows computes 16 elements of each of 8T rows, from m0 on: the warps take segments side by side, four at a
 // time, which are then added in order.
-template <int T, int S, class C> DEVICE void few_rows(FewTiles<T, S>& t, C* c, const Operand& a, const Operand& b) {
-	int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, m0 = (int)blockIdx.x * 16, col0 = (int)blockIdx.y * 8 * T;
+template <int T, int S, class C> DEVICE void few_rows(FewTiles<T, S>& t, C* c, const Operand& a, const Operand& b, int m0) {
+	int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, col0 = (int)blockIdx.y * 8 * T;
 	const int segment = depth * segment_steps;
 	int rounds = (a.sums + 4 * segment - 1) / (4 * segment), steps = rounds * segment_steps;
 	float total[T] = {}, sum[T][4] = {};
@@ -232,10 +233,20 @@ MATMUL_MMA(_small_bf16, Small, bf16)
 MATMUL_MMA_BACK_W(, Large)
 MATMUL_MMA_BACK_W(_small, Small)
 
+// few_of_three is few_rows for the weight that this block has a part of.
+template <int T, int S, class C> DEVICE void few_of_three(FewTiles<T, S>& t, C* y0, C* y1, C* y2, const bf16* w0, const bf16* w1, const bf16* w2, const bf16* x, int rows, int n0, int n1, int n2, int k) {
+	int block = (int)blockIdx.x, blocks0 = (n0 + 15) / 16, blocks1 = (n1 + 15) / 16;
+	if (block >= blocks0) {
+		block -= blocks0, y0 = y1, w0 = w1, n0 = n1;
+		if (block >= blocks1) block -= blocks1, y0 = y2, w0 = w2, n0 = n2;
+	}
+	few_rows(t, y0, Operand{w0, n0, k}, Operand{x, rows, k}, block * 16);
+}
+
 #define MATMUL_FEW(T, S, name, C) \
-	KERNEL(128, matmul_mma_few##name, C* y, const bf16* x, const bf16* w, int rows, int n, int k) { \
+	KERNEL(128, matmul_mma_few##name, C* y0, C* y1, C* y2, const bf16* w0, const bf16* w1, const bf16* w2, const bf16* x, int rows, int n0, int n1, int n2, int k) { \
 		__shared__ FewTiles<T, S> tiles; \
-		few_rows(tiles, y, Operand{w, n, k}, Operand{x, rows, k}); \
+		few_of_three(tiles, y0, y1, y2, w0, w1, w2, x, rows, n0, n1, n2, k); \
 	}
 
 MATMUL_FEW(1, 6, 8_f32, float)

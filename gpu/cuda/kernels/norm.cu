@@ -13,8 +13,6 @@
 // rowBlock is min(256, C rounded up to 32) threads, by C alone: so is the order of a row's sum.
 #include "dev.h"
 
-DEVICE float inverse_rms(float sum, int c, float eps) { return 1.f / sqrt32(sum / (float)c + eps); }
-
 // rms_norm normalises a row whose element i value(i) gives.
 template <class Y, class Value> DEVICE void rms_norm(Y* y, float* rstd, const float* w, int64_t row, int c, float eps, float* scratch, const Value& value) {
 	float sum = 0;

@@ -16,9 +16,9 @@ template <class T> DEVICE void rope(T* x, const float* table, const int* positio
 		for (int i = (int)threadIdx.x; i < pairs; i += (int)blockDim.x) {
 			int at = i / half * d + i % half;
 			float cosine = turn[i % half], sine = inverse ? -turn[i % half + half] : turn[i % half + half];
-			float a = to_float(values[at]), b = to_float(values[at + half]);
-			store(values + at, fma32(a, cosine, -(b * sine)));
-			store(values + at + half, fma32(b, cosine, a * sine));
+			Pair pair = turned(to_float(values[at]), to_float(values[at + half]), cosine, sine);
+			store(values + at, pair.first);
+			store(values + at + half, pair.second);
 		}
 	}
 }
