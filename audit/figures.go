@@ -213,6 +213,28 @@ func (f *figuring) confusion() {
 	f.add("error_family_f1", stat.OfConfusion("macro F1", families, stat.Confusion.MacroF1, f.resample))
 }
 
+// lifetimeGroup names a prompt group for stat.KaplanMeier, which takes a lifetime without a
+// name for one by itself: the prompt group without a name is a group, too.
+func lifetimeGroup(promptGroup string) string { return "group " + promptGroup }
+
+// lifetimes are those of a prompt group's episodes.
+func (c Counters) lifetimes(group string) (all []stat.Lifetime) {
+	for _, name := range c.Names() {
+		rest, ok := strings.CutPrefix(string(name), "survival/")
+		if !ok {
+			continue
+		}
+		k, err := strconv.Atoi(rest)
+		if err != nil {
+			continue
+		}
+		for i := range c[name].N {
+			all = append(all, stat.Lifetime{Time: float64(k), Event: i < int(c[name].Sum), Group: lifetimeGroup(group)})
+		}
+	}
+	return all
+}
+
 func confusionOf(name Counter) (truth, rehearsed string, ok bool) {
 	rest, ok := strings.CutPrefix(string(name), "confusion/")
 	if !ok {
@@ -267,18 +289,8 @@ func (f *figuring) calibration() {
 // what the imagined success is worth.
 func (f *figuring) episodes() {
 	var lifetimes []stat.Lifetime
-	for name, c := range f.sum {
-		rest, ok := strings.CutPrefix(string(name), "survival/")
-		if !ok {
-			continue
-		}
-		k, err := strconv.Atoi(rest)
-		if err != nil {
-			continue
-		}
-		for i := range c.N {
-			lifetimes = append(lifetimes, stat.Lifetime{Time: float64(k), Event: i < int(c.Sum)})
-		}
+	for _, group := range sortedKeys(f.groups) {
+		lifetimes = append(lifetimes, f.groups[group].lifetimes(group)...)
 	}
 	survival := stat.KaplanMeier(lifetimes, f.resample.Confidence)
 	f.out.Survival = survival.Points

@@ -126,6 +126,15 @@ func TestEpisodeFiguresAndSplits(t *testing.T) {
 	if got, want := f.Value("imagination_gap").Value, (float64(imagined)-float64(executed))/n; math.Abs(got-want) > 1e-9 {
 		t.Errorf("imagination gap %v, want %v", got, want)
 	}
+	groups := map[string]bool{}
+	for _, ep := range episodes {
+		groups[ep[0].PromptGroup] = true
+	}
+	for _, name := range []string{"survival_5", "survival_mean_10"} {
+		if e := f.Value(name); e.Clusters != len(groups) || e.N != len(episodes) {
+			t.Errorf("%s is of %d episodes in %d groups, want %d in %d", name, e.N, e.Clusters, len(episodes), len(groups))
+		}
+	}
 	events := 0
 	for _, p := range f.Survival {
 		events += p.Events

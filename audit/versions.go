@@ -169,7 +169,7 @@ func (s *staleness) episode(base, now []Pair) {
 		}
 	}
 	if changed > 0 {
-		s.lifetimes = append(s.lifetimes, stat.Lifetime{Time: float64(changed), Event: detected})
+		s.lifetimes = append(s.lifetimes, stat.Lifetime{Time: float64(changed), Event: detected, Group: lifetimeGroup(now[0].PromptGroup)})
 	}
 }
 

@@ -107,7 +107,7 @@ func (v *calibrationView) Survival() *chart.Line {
 	}
 	return &chart.Line{
 		Title: "How many calls a rehearsed world lasts", XName: "calls of a rollout", Percent: true, Stairs: true,
-		Desc: "Kaplan–Meier estimate of the share of rollouts that had no material error (S3 or worse) up to a call, with 95 % bands.", Series: []chart.Series{series},
+		Desc: "Kaplan–Meier estimate of the share of rollouts that had no material error (S3 or worse) up to a call, with 95 % bands by prompt group.", Series: []chart.Series{series},
 	}
 }
 

@@ -83,7 +83,7 @@ func (l versionLine) Noticed() *chart.Line {
 	}
 	return &chart.Line{
 		Title: "Rollouts that have not noticed that the world changed", XName: "changed calls of a rollout", Percent: true, Stairs: true,
-		Desc: "Kaplan–Meier estimate with 95 % bands of the share of rollouts that did not yet follow the new version.", Series: []chart.Series{series},
+		Desc: "Kaplan–Meier estimate with 95 % bands, by prompt group, of the share of rollouts that did not yet follow the new version.", Series: []chart.Series{series},
 	}
 }
 
