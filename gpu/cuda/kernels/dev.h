@@ -189,6 +189,20 @@ DEVICE uint32_t pack_bf16(float low, float high) {
 #endif
 }
 
+// for_elements gives what read(i) is to write(i, what), for the i below n that are this thread's. Four are read before
+// one is written: their loads are under way together, whatever memory is written.
+template <class Read, class Write> DEVICE void for_elements(int64_t n, Read read, Write write) {
+	int64_t stride = (int64_t)gridDim.x * blockDim.x, i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+	for (; i + 3 * stride < n; i += 4 * stride) {
+		decltype(read(i)) x[4];
+#pragma unroll
+		for (int k = 0; k < 4; k++) x[k] = read(i + k * stride);
+#pragma unroll
+		for (int k = 0; k < 4; k++) write(i + k * stride, x[k]);
+	}
+	for (; i < n; i += stride) write(i, read(i));
+}
+
 // exp32 is e^x within 1 unit in the last place, NaN for NaN, by additions and
 // multiplications alone: the same bits on every machine.
 DEVICE float exp32(float x) {

@@ -12,18 +12,9 @@
 // elements(n) is any number of blocks: threads stride over what is left.
 #include "dev.h"
 
-// each stores f(i) to y[i]. Four elements of a thread are computed before one is stored: their
-// loads are under way together.
+// each stores f(i) to y[i].
 template <class T, class F> DEVICE void each(T* y, int64_t n, F f) {
-	int64_t stride = (int64_t)gridDim.x * blockDim.x, i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-	for (; i + 3 * stride < n; i += 4 * stride) {
-		float v[4];
-#pragma unroll
-		for (int k = 0; k < 4; k++) v[k] = f(i + k * stride);
-#pragma unroll
-		for (int k = 0; k < 4; k++) store(y + i + k * stride, v[k]);
-	}
-	for (; i < n; i += stride) store(y + i, f(i));
+	for_elements(n, f, [=](int64_t i, float x) { store(y + i, x); });
 }
 
 template <class To, class From> DEVICE void convert(To* y, const From* x, int64_t n) {

@@ -8,23 +8,24 @@
 #include "dev.h"
 
 template <class T> DEVICE void swiglu(T* h, const T* gate, const T* up, int64_t n) {
-	int64_t stride = (int64_t)gridDim.x * blockDim.x;
-	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
-		float g = to_float(gate[i]);
-		store(h + i, g * sigmoid32(g) * to_float(up[i]));
-	}
+	for_elements(n, [=](int64_t i) { return float2{to_float(gate[i]), to_float(up[i])}; },
+		[=](int64_t i, float2 x) { store(h + i, x.x * sigmoid32(x.x) * x.y); });
 }
 KERNEL(256, swiglu_f32, float* h, const float* gate, const float* up, int64_t n) { swiglu(h, gate, up, n); }
 KERNEL(256, swiglu_bf16, bf16* h, const bf16* gate, const bf16* up, int64_t n) { swiglu(h, gate, up, n); }
 
+struct Gated {
+	float gate, up, dh;
+};
+
 template <class T> DEVICE void swiglu_backward(T* dgate, T* dup, const T* dh, const T* gate, const T* up, int64_t n) {
-	int64_t stride = (int64_t)gridDim.x * blockDim.x;
-	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
-		float g = to_float(gate[i]), u = to_float(up[i]), y = to_float(dh[i]), s = sigmoid32(g);
-		// g·s first: it is 0 where g is far below 0, and 1−s is 0 where g is far above
-		store(dgate + i, y * u * fma32(g * s, 1.f - s, s));
-		store(dup + i, y * g * s);
-	}
+	for_elements(n, [=](int64_t i) { return Gated{to_float(gate[i]), to_float(up[i]), to_float(dh[i])}; },
+		[=](int64_t i, Gated x) {
+			float s = sigmoid32(x.gate);
+			// gate·s first: it is 0 where the gate is far below 0, and 1−s is 0 where it is far above
+			store(dgate + i, x.dh * x.up * fma32(x.gate * s, 1.f - s, s));
+			store(dup + i, x.dh * x.gate * s);
+		});
 }
 KERNEL(256, swiglu_backward_f32, float* dgate, float* dup, const float* dh, const float* gate, const float* up, int64_t n) {
 	swiglu_backward(dgate, dup, dh, gate, up, n);
