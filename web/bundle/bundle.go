@@ -4,6 +4,7 @@
 // links, so that what is written is what is served.
 //
 //	crawl.go    which pages, in what order, and where it stops
+//	sense.go    what a page says, so that nothing is there twice, or says nothing
 //	rewrite.go  a served page made a file
 //
 // It is bounded: a run of a million calls has as many pages. What was left out

@@ -28,11 +28,19 @@ type crawl struct {
 	pages   []content
 	files   []content
 	leftOut map[string]bool // canonical URLs
+	nothing map[string]bool // canonical URLs of pages that are not there, or say nothing
+	said    map[telling]string
 	bytes   int64
 }
 
 func newCrawl(cfg Config) *crawl {
-	return &crawl{cfg: cfg, names: map[string]string{}, leftOut: map[string]bool{}}
+	return &crawl{cfg: cfg, names: map[string]string{}, leftOut: map[string]bool{}, nothing: map[string]bool{}, said: map[telling]string{}}
+}
+
+// telling is what a page of a kind says: another one that says the same is the same file.
+type telling struct {
+	path   string
+	digest [32]byte
 }
 
 // sections are the pages that a bundle starts from, the first is its index.
@@ -71,16 +79,41 @@ func (c *crawl) run(ctx context.Context) error {
 			return &audit.Error{Code: audit.CodeNotFound, Message: fmt.Sprintf("run %q does not exist", c.cfg.Run), Hint: "understudy report lists the runs there are"}
 		case status != http.StatusOK && len(c.pages) == 0:
 			return fmt.Errorf("fetch the overview of run %q: status %d", c.cfg.Run, status)
-		case status != http.StatusOK:
+		case status >= http.StatusInternalServerError:
 			delete(c.names, at)
 			c.leftOut[at] = true
 			continue
+		case status != http.StatusOK:
+			delete(c.names, at)
+			c.nothing[at] = true
+			continue
 		}
-		c.pages = append(c.pages, content{c.names[at], body})
-		c.bytes += int64(len(body))
-		c.follow(ctx, body)
+		if c.keep(at, body) {
+			c.follow(ctx, body)
+		}
 	}
 	return nil
+}
+
+// keep takes a page into the bundle if it says something that no other page of its kind
+// says: a small run looks the same under most filters. The index is always there.
+func (c *crawl) keep(at string, body []byte) bool {
+	s := senseOf(body)
+	if s.empty && len(c.pages) > 0 {
+		delete(c.names, at)
+		c.nothing[at] = true
+		return false
+	}
+	path, _, _ := strings.Cut(at, "?")
+	same := telling{path, s.digest}
+	if file := c.said[same]; file != "" {
+		c.names[at] = file
+		return false
+	}
+	c.said[same] = c.names[at]
+	c.pages = append(c.pages, content{c.names[at], body})
+	c.bytes += int64(len(body))
+	return true
 }
 
 // follow notes the links of a page and fetches what it is drawn with.
@@ -88,7 +121,7 @@ func (c *crawl) follow(ctx context.Context, page []byte) {
 	for _, link := range links(page) {
 		at, kind := c.resolve(link.url)
 		switch {
-		case kind == outside || c.names[at] != "" || c.leftOut[at]:
+		case kind == outside || c.names[at] != "" || c.leftOut[at] || c.nothing[at]:
 		case kind == aPage && link.page:
 			c.enqueue(at)
 		case kind == aFile && !link.page:

@@ -76,9 +76,7 @@ func (c *crawl) rewrite(page []byte) []byte {
 			continue
 		}
 		switch {
-		case kind == markup.StartTagToken && tag == "div" && bytes.Contains(raw, []byte(`class="tools"`)):
-			skipping = tag // who is signed in, the switch of colours
-		case kind == markup.StartTagToken && slices.Contains([]string{"script", "form", "dialog", "button"}, tag):
+		case kind == markup.StartTagToken && leftOut(tag, bytes.Contains(raw, []byte(toolsClass))):
 			skipping = tag
 		case (kind == markup.StartTagToken || kind == markup.SelfClosingTagToken) && attribute(tag) != "":
 			c.point(&out, retokenize(raw))
