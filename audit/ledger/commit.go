@@ -202,6 +202,12 @@ func (l *Ledger) enter(ctx context.Context, tx pgx.Tx, name string, run int32) e
 	return nil
 }
 
+// A subquery that locks is looked up job by job, in the order of the ids. As a list
+// (id = ANY) a plan from when the ledger was empty reads all episodes of the run.
+const lockJobs = `
+	SELECT e.id, e.state, e.attempt FROM (SELECT id FROM unnest($2::bytea[]) AS u (id) ORDER BY id) AS s
+	CROSS JOIN LATERAL (SELECT id, state, attempt FROM episode WHERE run = $1 AND id = s.id FOR UPDATE) AS e`
+
 const insertBodies = `
 	INSERT INTO body (digest, run, size, truncated, content)
 	SELECT digest, $1::integer, size, truncated, content
@@ -261,7 +267,7 @@ func (c *commitment) insert(ctx context.Context, tx pgx.Tx, b *bodyColumns) erro
 	batch := &pgx.Batch{}
 	batch.Queue(`SELECT pg_advisory_xact_lock_shared($1)`, int64(ledgerLock))
 	if len(jobs) > 0 {
-		batch.Queue(`SELECT id, state, attempt FROM episode WHERE run = $1 AND id = ANY($2) ORDER BY id FOR UPDATE`, c.run, jobs)
+		batch.Queue(lockJobs, c.run, jobs)
 	}
 	end := b.piece(0)
 	batch.Queue(insertBodies, c.run, b.digest[:end], b.size[:end], b.truncated[:end], b.content[:end])

@@ -54,7 +54,9 @@ func (l *Ledger) claim(ctx context.Context, tx pgx.Tx, limit audit.ClaimLimit) (
 			SELECT o.id, o.topic, o.run, o.episode, o.attempt, o.payload, coalesce(o.trace, '') AS trace, e.body,
 				coalesce(octet_length(o.payload), octet_length(e.body), 0) AS size
 			FROM (TABLE job UNION ALL TABLE announcement) AS o
-			LEFT JOIN episode e ON o.topic = 'job' AND e.run = o.run AND e.id = o.episode AND octet_length(e.body) <= $3
+			LEFT JOIN LATERAL (
+				SELECT body FROM episode WHERE o.topic = 'job' AND run = o.run AND id = o.episode AND octet_length(body) <= $3 LIMIT 1
+			) AS e ON true
 		), summed AS (
 			SELECT *, sum(size) OVER (PARTITION BY topic = 'job' ORDER BY id) - size AS before FROM claimed
 		)

@@ -22,8 +22,11 @@ func (l *Ledger) settle(ctx context.Context, tx pgx.Tx, c *commitment) error {
 		queueCells(batch, c.run, sums)
 	}
 	c.queueConflicts(batch, refused)
+	c.queueEpisodes(batch)
 	for i := range c.parts {
-		c.parts[i].queueEpisode(batch, c.run)
+		if p := &c.parts[i]; p.job != nil {
+			p.queueJob(batch, c.run)
+		}
 	}
 	if err := c.queueAnnouncements(batch); err != nil {
 		return err
@@ -150,22 +153,46 @@ func (c *commitment) readConflicts(rows pgx.Rows) error {
 	return nil
 }
 
-// queueEpisode closes the job, or keeps the episode that came without one.
-func (p *part) queueEpisode(batch *pgx.Batch, run int32) {
-	added := len(p.taken)
+// queueEpisodes keeps the episodes that came without a job: a trainer's batch brings
+// several.
+func (c *commitment) queueEpisodes(batch *pgx.Batch) {
+	var (
+		ids                                  [][]byte
+		names, groups, policies, envs, modes []string
+		checkpoints                          []int64
+		added                                []int32
+		executed, reported                   []int16
+	)
+	for i := range c.parts {
+		p := &c.parts[i]
+		if p.job != nil {
+			continue
+		}
+		first := &p.pairs[0]
+		ids, names, groups = append(ids, p.episode[:]), append(names, label(first.Episode)), append(groups, label(first.PromptGroup))
+		policies, envs, modes = append(policies, label(first.Policy)), append(envs, label(first.Environment)), append(modes, string(first.Mode))
+		checkpoints, added = append(checkpoints, first.Checkpoint), append(added, int32(len(p.taken)))
+		executed, reported = append(executed, truth(first.Executed)), append(reported, truth(first.Success))
+	}
+	if len(ids) == 0 {
+		return
+	}
+	batch.Queue(`
+		INSERT INTO episode AS e (run, id, name, prompt_group, policy, checkpoint, environment, mode, samples, state, results, executed, reported, finished_at)
+		SELECT $1::integer, id, name, prompt_group, policy, checkpoint, environment, mode, added, 'done', added, executed, reported, now()
+		FROM unnest($2::bytea[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[], $9::integer[], $10::smallint[], $11::smallint[])
+			AS s (id, name, prompt_group, policy, checkpoint, environment, mode, added, executed, reported)
+		ORDER BY id
+		ON CONFLICT (run, id) DO UPDATE SET results = e.results + excluded.results, samples = e.samples + excluded.samples,
+			duplicates = e.duplicates + (excluded.results = 0)::integer`,
+		c.run, ids, names, groups, policies, checkpoints, envs, modes, added, executed, reported)
+}
+
+// queueJob closes the job of an episode that came with one. It is locked.
+func (p *part) queueJob(batch *pgx.Batch, run int32) {
 	executed, reported := int16(-1), int16(-1)
 	if len(p.pairs) > 0 { // all pairs of an episode end together
 		executed, reported = truth(p.pairs[0].Executed), truth(p.pairs[0].Success)
-	}
-	if p.job == nil {
-		first := &p.pairs[0]
-		batch.Queue(`
-			INSERT INTO episode AS e (run, id, name, prompt_group, policy, checkpoint, environment, mode, samples, state, results, executed, reported, finished_at)
-			VALUES ($1::integer, $2::bytea, $3::text, $4::text, $5::text, $6, $7::text, $8, $9, 'done', $9, $10, $11, now())
-			ON CONFLICT (run, id) DO UPDATE SET results = e.results + excluded.results, samples = e.samples + excluded.samples,
-				duplicates = e.duplicates + (excluded.results = 0)::integer`,
-			run, p.episode[:], label(first.Episode), label(first.PromptGroup), label(first.Policy), first.Checkpoint, label(first.Environment), string(first.Mode), added, executed, reported)
-		return
 	}
 	p.receipt.Duplicate = p.state == "done"
 	p.receipt.Late = p.state == "dead" || p.state == "undetermined" || (p.state == "open" && p.job.Attempt < p.attempt)
@@ -173,7 +200,7 @@ func (p *part) queueEpisode(batch *pgx.Batch, run int32) {
 		UPDATE episode SET state = 'done', finished_at = coalesce(finished_at, now()), results = results + $4,
 			executed = CASE WHEN results = 0 THEN $7 ELSE executed END, reported = CASE WHEN results = 0 THEN $8 ELSE reported END,
 			duplicates = duplicates + $5::boolean::integer, late = late + $6::boolean::integer
-		WHERE run = $1 AND id = $2 AND state = $3`, run, p.episode[:], p.state, added, p.receipt.Duplicate, p.receipt.Late, executed, reported)
+		WHERE run = $1 AND id = $2 AND state = $3`, run, p.episode[:], p.state, len(p.taken), p.receipt.Duplicate, p.receipt.Late, executed, reported)
 	if p.state == "dead" || p.state == "undetermined" {
 		batch.Queue(`UPDATE dead_letter SET revived_at = now() WHERE run = $1 AND episode = $2 AND revived_at IS NULL`, run, p.episode[:])
 	}
