@@ -67,11 +67,16 @@ func (e *NewerJobError) Error() string {
 // EncodeJob is a job's message. The episode is EncodeEpisode's text, or nil for
 // a message that is only a reference.
 func EncodeJob(job Job, episode []byte) ([]byte, error) {
-	text, err := json.Marshal(wireJob{Version: JobVersion, Run: job.Run, ID: job.ID, Attempt: job.Attempt, Episode: episode})
+	text, err := json.Marshal(wireJob{Version: JobVersion, Run: job.Run, ID: job.ID, Attempt: job.Attempt})
 	if err != nil {
 		return nil, fmt.Errorf("encode job %s: %w", job.ID, err)
 	}
-	return text, nil
+	if episode == nil {
+		return text, nil
+	}
+	// As it is: a json.RawMessage would be read through and copied once more.
+	text = append(text[:len(text)-1], `,"episode":`...)
+	return append(append(text, episode...), '}'), nil
 }
 
 // DecodeJob reads what EncodeJob wrote, also that of an older program. A newer
@@ -97,11 +102,10 @@ func DecodeJob(text []byte) (Job, error) {
 }
 
 type wireJob struct {
-	Version int             `json:"version,omitempty"` // none = 1
-	Run     string          `json:"run"`
-	ID      Digest          `json:"id"`
-	Attempt int             `json:"attempt"`
-	Episode json.RawMessage `json:"episode,omitempty"`
+	Version int    `json:"version,omitempty"` // none = 1
+	Run     string `json:"run"`
+	ID      Digest `json:"id"`
+	Attempt int    `json:"attempt"`
 }
 
 type wireEpisode struct {
