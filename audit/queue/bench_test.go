@@ -134,7 +134,7 @@ func benchmarkAudits(b *testing.B, workers int, handler queue.Handler, episodes 
 		}
 	})
 	k := setupOn(b, durable.Pool(b))
-	k.config = queue.Config{InFlight: 4} // otherwise as in production
+	k.config = queue.Config{} // as in production
 	services := []service{k.relay(b)}
 	for range workers {
 		services = append(services, k.worker(b, handler))
