@@ -3,13 +3,19 @@
 package starlark_test
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"understudy/sandbox/starlark"
 )
@@ -35,9 +41,48 @@ func TestConfinedProbe(t *testing.T) { //nolint:paralleltest // it gives up its 
 	try("listen", err)
 	try("run", exec.Command("/bin/true").Run()) //nolint:noctx // it must fail at once
 	try("kill", syscall.Kill(os.Getppid(), 0))
+	for what, err := range reaches(os.Getppid()) {
+		try(what, err)
+	}
+	var limit unix.Rlimit
+	try("own limit", unix.Prlimit(0, unix.RLIMIT_NOFILE, &limit, nil))
+	try("own limit by name", unix.Prlimit(os.Getpid(), unix.RLIMIT_NOFILE, &limit, nil))
+	try("own signal", unix.Tgkill(os.Getpid(), unix.Gettid(), 0))
+	_, err = unix.FcntlInt(0, unix.F_GETFL, 0)
+	try("own flags", err)
 	done := make(chan string)
 	go func() { done <- "threads go on" }()
 	fmt.Println(<-done)
+}
+
+// reaches tries what one process may do to another of its user, without any harm.
+func reaches(pid int) map[string]error {
+	call := func(number uintptr, args ...uintptr) error {
+		var a [6]uintptr
+		copy(a[:], args)
+		if _, _, errno := unix.Syscall6(number, a[0], a[1], a[2], a[3], a[4], a[5]); errno != 0 {
+			return errno
+		}
+		return nil
+	}
+	// A siginfo that the kernel lets a process send to another: signal 0, SI_QUEUE.
+	info := [32]int32{2: -1}
+	queued := uintptr(unsafe.Pointer(&info))
+	var mask unix.CPUSet
+	var limit unix.Rlimit
+	other := uintptr(pid)
+	return map[string]error{
+		"rt_sigqueueinfo":   call(unix.SYS_RT_SIGQUEUEINFO, other, 0, queued),
+		"rt_tgsigqueueinfo": call(unix.SYS_RT_TGSIGQUEUEINFO, other, other, 0, queued),
+		"tkill":             call(unix.SYS_TKILL, other, 0),
+		"tgkill":            unix.Tgkill(pid, pid, 0),
+		"pidfd_send_signal": call(unix.SYS_PIDFD_SEND_SIGNAL, ^uintptr(0), 0, 0, 0),
+		"prlimit64":         unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &limit),
+		"setpriority":       unix.Setpriority(unix.PRIO_PROCESS, pid, 0),
+		"sched_setaffinity": errors.Join(unix.SchedGetaffinity(pid, &mask), unix.SchedSetaffinity(pid, &mask)),
+		"shmget":            call(unix.SYS_SHMGET, 0x756e6465, 0, 0),
+		"fcntl setown":      func() error { _, err := unix.FcntlInt(0, unix.F_SETOWN, pid); return err }(),
+	}
 }
 
 // TestChildIsConfined: a domain's process has no environment, and neither files,
@@ -63,11 +108,20 @@ func TestChildIsConfined(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestConfinedProbe$")
 	cmd.Env = []string{confinedProbe + "=1"}
 	out, err := cmd.CombinedOutput()
-	for _, what := range []string{"read", "write", "dial", "listen", "run", "kill"} {
-		line := what + ": "
-		at := strings.Index(string(out), line)
-		if at < 0 || !strings.Contains(strings.SplitN(string(out)[at:], "\n", 2)[0], "not permitted") {
-			t.Errorf("a confined process may %s (%v):\n%s", what, err, out)
+	said := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		what, result, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		said[what] = result
+	}
+	denied := append(slices.Sorted(maps.Keys(reaches(os.Getpid()))), "read", "write", "dial", "listen", "run", "kill")
+	for _, what := range denied {
+		if !strings.Contains(said[what], "not permitted") {
+			t.Errorf("a confined process may %s: %q (%v):\n%s", what, said[what], err, out)
+		}
+	}
+	for _, what := range []string{"own limit", "own limit by name", "own signal", "own flags"} {
+		if said[what] != "<nil>" {
+			t.Errorf("a confined process may not, of itself, %s: %q", what, said[what])
 		}
 	}
 	if !strings.Contains(string(out), "threads go on") {
