@@ -58,10 +58,7 @@ func New(cfg Config) http.Handler {
 	if cfg.Guard == nil {
 		cfg.Guard = &access.Guard{}
 	}
-	gin.SetMode(gin.ReleaseMode) // its debug mode prints to stdout
-	engine := gin.New()
-	engine.Use(cfg.Metrics.Requests, cfg.Tracer.Requests, gin.CustomRecoveryWithWriter(nil, cfg.panicked), // a panic is an answer that they see
-		access.Body(audit.MaxScoreBytes, cmp.Or(cfg.BodyTime, access.BodyTime), cfg.fail))
+	engine := cfg.engine()
 	engine.GET("/healthz", func(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"status": "ok"}) })
 	engine.GET("/version", func(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"version": cfg.Version}) })
 	engine.GET("/readyz", cfg.readyz)
@@ -90,6 +87,15 @@ func New(cfg Config) http.Handler {
 			panic(err)
 		}
 	}
+	return engine
+}
+
+// engine has what comes before any handler.
+func (cfg Config) engine() *gin.Engine {
+	gin.SetMode(gin.ReleaseMode) // its debug mode prints to stdout
+	engine := gin.New()
+	engine.Use(cfg.Metrics.Requests, cfg.Tracer.Requests, gin.CustomRecoveryWithWriter(nil, cfg.panicked), // a panic is an answer that they see
+		access.Body(audit.MaxScoreBytes, cmp.Or(cfg.BodyTime, access.BodyTime), cfg.fail))
 	return engine
 }
 

@@ -1,8 +1,12 @@
 package main_test
 
 import (
+	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -209,5 +213,99 @@ func TestServeMCP(t *testing.T) {
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("an interrupted server: %v", err)
+	}
+}
+
+// Over HTTP this machine needs no token, by its own name and without a proxy; others need
+// one of an auditor's, from the ledger that serve asks.
+func TestServeMCPAsksForTokens(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	var env []string
+	for name, value := range d.env {
+		env = append(env, name+"="+value)
+	}
+	var stops []func()
+	defer func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}()
+	start := func(first string, args ...string) (port, token string) {
+		t.Helper()
+		cmd := program(t, d.dir, env, append([]string{"sandbox", "serve-mcp", "retail-mini", "--http"}, args...)...)
+		stdout, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		stops = append(stops, func() {
+			if err := errors.Join(cmd.Process.Signal(os.Interrupt), cmd.Wait()); err != nil {
+				t.Errorf("serve-mcp %v, interrupted: %v", args, err)
+			}
+		})
+		lines := bufio.NewScanner(stdout)
+		if first != "" && lines.Scan() {
+			if token, _ = strings.CutPrefix(lines.Text(), first); token == lines.Text() {
+				t.Fatalf("serve-mcp %v begins with %q, want %q", args, lines.Text(), first)
+			}
+		}
+		lines.Scan()
+		_, port, err = net.SplitHostPort(lines.Text()[strings.LastIndex(lines.Text(), "/")+1:])
+		if err != nil {
+			t.Fatalf("serve-mcp %v says %q: %v", args, lines.Text(), err)
+		}
+		return port, token
+	}
+	initialize := func(port string, header map[string]string) int {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1:"+port, strings.NewReader(
+			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Close = true
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "application/json, text/event-stream")
+		for name, value := range header {
+			req.Header.Set(name, value)
+		}
+		if host := header["Host"]; host != "" {
+			req.Host = host
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		return resp.StatusCode
+	}
+	here, _ := start("", "127.0.0.1:0")
+	beyond, first := start("the first token, an admin's, shown this once: ", "0.0.0.0:0", "--behind-proxy")
+	reader, _, _ := strings.Cut(d.do(0, "token", "add", "ro", "--role", "reader"), "\n")
+	proxied, _ := start("", "127.0.0.1:0", "--behind-proxy")
+	bearer := func(token string) map[string]string { return map[string]string{"Authorization": "Bearer " + token} }
+	for _, row := range []struct {
+		port   string
+		header map[string]string
+		want   int
+		reason string
+	}{
+		{here, nil, http.StatusOK, "this machine needs no token"},
+		{here, map[string]string{"Host": "evil.example"}, http.StatusForbidden, "a name that resolves to this machine"},
+		{here, map[string]string{"X-Forwarded-For": "203.0.113.9"}, http.StatusForbidden, "somebody else, by a proxy"},
+		{beyond, nil, http.StatusUnauthorized, "no token, from this machine too: there is one by now"},
+		{beyond, bearer("wrong"), http.StatusUnauthorized, "a token that is none"},
+		{beyond, bearer(reader), http.StatusForbidden, "a reader's token: calls are made"},
+		{beyond, bearer(first), http.StatusOK, "the first token, an admin's"},
+		{proxied, map[string]string{"X-Forwarded-For": "203.0.113.9"}, http.StatusUnauthorized, "behind a proxy on this machine"},
+		{proxied, bearer(first), http.StatusOK, "with a token behind a proxy"},
+	} {
+		if got := initialize(row.port, row.header); got != row.want {
+			t.Errorf("%s: status %d, want %d", row.reason, got, row.want)
+		}
 	}
 }

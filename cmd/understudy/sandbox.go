@@ -63,7 +63,7 @@ func sandboxCommand() command {
 			f.synth.register(fs)
 			fs.IntVar(&f.calls, "calls", 20_000, "random calls (check)")
 			fs.BoolVar(&f.save, "save", false, "keep the outcome in the ledger, for the dashboard (contract)")
-			fs.StringVar(&f.http, "http", "", "serve streamable HTTP at this address instead of stdin and stdout (serve-mcp)")
+			fs.StringVar(&f.http, "http", "", "serve streamable HTTP at this address instead of stdin and stdout; beyond this machine clients need an auditor's token (serve-mcp)")
 			return func(ctx context.Context, inv *invocation) error { return runSandbox(ctx, inv, f) }
 		},
 	}

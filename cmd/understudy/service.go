@@ -94,7 +94,7 @@ func (m *Main) open(ctx context.Context) (*ledger.Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.firstToken(ctx, l); err != nil {
+	if err := firstToken(ctx, l, m.Config.Listen, m.Out); err != nil {
 		return nil, err
 	}
 	if m.tracer, err = startTracing(ctx, m.Config, m.Logger); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"time"
@@ -87,11 +88,11 @@ func listTokens(ctx context.Context, inv *invocation, l *ledger.Ledger) error {
 	return table.print(inv.stdout)
 }
 
-// firstToken makes and prints an admin's token when the service can be reached
+// firstToken makes and prints, if out is not nil, an admin's token when an address can be reached
 // from other machines and nobody has one yet. On a loopback address none is
 // needed: until the first token is made, this machine is let in.
-func (m *Main) firstToken(ctx context.Context, l *ledger.Ledger) error {
-	host, _, err := net.SplitHostPort(m.Config.Listen)
+func firstToken(ctx context.Context, l *ledger.Ledger, listen string, out io.Writer) error {
+	host, _, err := net.SplitHostPort(listen)
 	if err != nil || access.IsLoopback(host) {
 		return err
 	}
@@ -101,9 +102,9 @@ func (m *Main) firstToken(ctx context.Context, l *ledger.Ledger) error {
 	}
 	secret := audit.NewSecret()
 	err = l.AddToken(ctx, audit.Token{Name: "first admin", Role: audit.AdminRole}, audit.SecretHash(secret))
-	if err != nil || m.Out == nil {
+	if err != nil || out == nil {
 		return err
 	}
-	_, err = fmt.Fprintf(m.Out, "the first token, an admin's, shown this once: %s\n", secret)
+	_, err = fmt.Fprintf(out, "the first token, an admin's, shown this once: %s\n", secret)
 	return err
 }
