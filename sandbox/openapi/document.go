@@ -33,6 +33,7 @@ type document struct {
 type operation struct {
 	method string
 	path   string
+	places []place // of its method in the document, whether they are tools or not
 	params []parameter
 	body   string // media type of the body; "" = none
 	whole  bool   // the argument "body" is the body; else the other arguments are its fields
@@ -73,11 +74,12 @@ func parse(text []byte, lastSegment bool, exclude []string) (ops []operation, ba
 	if !strings.HasPrefix(d.OpenAPI, "3.") {
 		return nil, "", nil, fmt.Errorf("the document says openapi: %q; versions 3.0 and 3.1 are read", d.OpenAPI)
 	}
+	places := d.places()
 	for _, path := range slices.Sorted(maps.Keys(d.Paths)) {
 		if slices.Contains(exclude, path) {
 			continue
 		}
-		for _, method := range []string{"get", "post", "put", "patch", "delete"} {
+		for _, method := range methods() {
 			raw, ok := d.Paths[path][method]
 			if !ok {
 				continue
@@ -87,6 +89,7 @@ func parse(text []byte, lastSegment bool, exclude []string) (ops []operation, ba
 				notes = append(notes, fmt.Sprintf("%s %s is left out: %v", strings.ToUpper(method), path, err))
 				continue
 			}
+			op.places = places[op.method]
 			ops = append(ops, op)
 		}
 	}
@@ -94,6 +97,22 @@ func parse(text []byte, lastSegment bool, exclude []string) (ops []operation, ba
 		base = d.Servers[0].URL
 	}
 	return ops, base, notes, nil
+}
+
+func methods() []string { return []string{"get", "post", "put", "patch", "delete"} }
+
+// places are all addresses of the document, by method.
+func (d *document) places() map[string][]place {
+	all := map[string][]place{}
+	for _, path := range slices.Sorted(maps.Keys(d.Paths)) {
+		for _, method := range methods() {
+			if _, ok := d.Paths[path][method]; ok {
+				name := strings.ToUpper(method)
+				all[name] = append(all[name], newPlace(name, path))
+			}
+		}
+	}
+	return all
 }
 
 // operation makes one operation a tool.

@@ -99,8 +99,8 @@ func (op operation) request(arguments json.RawMessage) (path string, header http
 	if err := json.Unmarshal(arguments, &given); err != nil {
 		return "", nil, nil, err
 	}
-	path, header = op.path, http.Header{}
-	query := url.Values{}
+	header = http.Header{}
+	query, inPath := url.Values{}, map[string]string{}
 	for _, p := range op.params {
 		raw, ok := given[p.Name]
 		delete(given, p.Name)
@@ -113,11 +113,7 @@ func (op operation) request(arguments json.RawMessage) (path string, header http
 		}
 		switch p.In {
 		case "path":
-			at := strings.Join(values, ",")
-			if leadsElsewhere(at) {
-				return "", nil, nil, fmt.Errorf("%s: %q in a path asks another address than the tool's", p.Name, at)
-			}
-			path = strings.ReplaceAll(path, "{"+p.Name+"}", url.PathEscape(at))
+			inPath["{"+p.Name+"}"] = strings.Join(values, ",")
 		case "header":
 			header.Set(p.Name, strings.Join(values, ","))
 		case "cookie":
@@ -129,6 +125,9 @@ func (op operation) request(arguments json.RawMessage) (path string, header http
 			query[p.Name] = values
 		}
 	}
+	if path, err = op.address(inPath); err != nil {
+		return "", nil, nil, err
+	}
 	if len(query) > 0 {
 		path += "?" + query.Encode()
 	}
@@ -137,15 +136,6 @@ func (op operation) request(arguments json.RawMessage) (path string, header http
 		header.Set("Content-Type", mediaForm)
 	}
 	return path, header, body, err
-}
-
-// leadsElsewhere reports whether a value would make a path another one: nothing,
-// and dots that servers and proxies resolve, escaped or not (RFC 3986, 6.2.2.3).
-// What lies beside a tool's operation is not the policy's to call.
-func leadsElsewhere(value string) bool {
-	return value == "" || slices.ContainsFunc(strings.FieldsFunc(value, func(r rune) bool { return r == '/' || r == '\\' }), func(part string) bool {
-		return part == "." || part == ".."
-	})
 }
 
 // encode makes the body of what is left of the arguments, digit for digit.
