@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -54,25 +53,13 @@ func (d *Device) Attend(a gpu.Attention) {
 
 // KVType is BF16 where what attention reads is rounded to it.
 func (o Options) KVType() gpu.DType {
-	if o.Products == gpu.BF16 {
-		return gpu.BF16
-	}
-	return gpu.F32
-}
-
-// arenaOf refuses an arena of another type than its kernels read.
-func (d *Device) arenaOf(k, v gpu.Buffer) bool {
-	if k.Type == d.KVType() && v.Type == d.KVType() {
-		return true
-	}
-	d.refuse(errors.New("cuda device: a KV arena of another type than KVType"))
-	return false
+	return o.Products
 }
 
 // StoreKV writes keys and values of rows into their slots, a thread an element, unless the kernel that
 // makes the keys can (heads.go).
 func (d *Device) StoreKV(s gpu.KVRows) {
-	if r := s.Slots.Len; r > 0 && d.arenaOf(s.K, s.V) && d.activations("StoreKV", s.NewK, s.NewV) && !d.joinStore(s) {
+	if r := s.Slots.Len; r > 0 && d.only("StoreKV into the arena", []gpu.Buffer{s.K, s.V}, d.KVType()) && d.activations("StoreKV", s.NewK, s.NewV) && !d.joinStore(s) {
 		d.launch("store_kv"+suffix(d.KVType()), line(ceil(r*s.G*s.D, threads)), block(threads),
 			ptr(s.K), ptr(s.V), ptr(s.NewK), ptr(s.NewV), ptr(s.Slots), i32(r), i32(s.G), i32(s.D))
 	}
@@ -82,7 +69,7 @@ func (d *Device) StoreKV(s gpu.KVRows) {
 // rows that share the pages of a split read them once; many rows are blocks enough.
 func (d *Device) AttendPaged(a gpu.PagedAttention) {
 	rows := a.Positions.Len
-	if rows == 0 || !d.arenaOf(a.K, a.V) || !d.activations("AttendPaged", a.Out, a.Q) {
+	if rows == 0 || !d.only("AttendPaged of the arena", []gpu.Buffer{a.K, a.V}, d.KVType()) || !d.activations("AttendPaged", a.Out, a.Q) {
 		return
 	}
 	splits := d.splits(a)

@@ -75,30 +75,39 @@ func TestHalfTheSize(t *testing.T) {
 	}
 	p := devicetest.NewPair(t, d)
 	k, x, slots, h := p.Random(16*2*6, 1).Dev, p.Activations(16*2*6, 1).Dev, p.Ints(0).Dev, small().Heads
-	const activations32, mixed = "of another type than ActivationType", "buffers of more than one type"
+	const single, half16 = ": a buffer of float32, where bfloat16 is wanted", ": a buffer of bfloat16, where float32 is wanted"
+	loss := gpu.TokenLoss{Logits: x, Scale: k, LSE: k.Slice(0, 1)}
 	for want, call := range map[string]func(){
-		"another type than KVType": func() {
+		"StoreKV into the arena" + single: func() {
 			d.StoreKV(gpu.KVRows{Heads: h, K: k, V: k, NewK: x.Slice(0, 12), NewV: x.Slice(0, 12), Slots: slots})
 		},
-		"StoreKV " + activations32: func() {
+		"StoreKV" + single: func() {
 			d.StoreKV(gpu.KVRows{Heads: h, K: x, V: x, NewK: k.Slice(0, 12), NewV: k.Slice(0, 12), Slots: slots})
 		},
-		"AttendPaged " + activations32: func() {
+		"AttendPaged of the arena" + single: func() {
+			d.AttendPaged(gpu.PagedAttention{Heads: h, Out: x, Q: x, K: k, V: x, Tables: slots, P: 1, Sequences: slots, Positions: slots})
+		},
+		"AttendPaged" + single: func() {
 			d.AttendPaged(gpu.PagedAttention{Heads: h, Out: k, Q: k, K: x, V: x, Tables: slots, P: 1, Sequences: slots, Positions: slots})
 		},
-		"Attend " + activations32: func() { d.Attend(gpu.Attention{Heads: h, Out: x, LSE: k, Q: x, K: k, V: x, Starts: slots}) },
-		"AttendBackward " + activations32: func() {
+		"Attend" + single: func() { d.Attend(gpu.Attention{Heads: h, Out: x, LSE: k, Q: x, K: k, V: x, Starts: slots}) },
+		"AttendBackward" + single: func() {
 			a := gpu.Attention{Heads: h, Out: x, LSE: k, Q: x, K: x, V: x, Starts: slots}
 			d.AttendBackward(gpu.AttentionGrad{Attention: a, DOut: k, DQ: x, DK: x, DV: x})
 		},
-		"RMSNorm " + activations32:        func() { d.RMSNorm(k, k.Slice(0, 1), x, k, 1) },
-		"RoPE " + activations32:           func() { d.RoPE(k, k, slots, 6, false) },
-		"SwiGLU " + activations32:         func() { d.SwiGLU(x, x, k) },
-		"SwiGLUBackward " + activations32: func() { d.SwiGLUBackward(x, x, k, x, x) },
-		"RMSNormBackward: " + mixed:       func() { d.RMSNormBackward(k, gpu.Buffer{}, x, x, k, k.Slice(0, 1)) },
-		"Scatter: " + mixed:               func() { d.Scatter(k, x, slots) },
-		"EmbedBackward: " + mixed:         func() { d.EmbedBackward(k, x, slots) },
-		"MatMul: buffers that are":        func() { d.MatMul(slots, x.Slice(0, 12), d.NewWeight(k.Slice(0, 12), 1, 12)) },
+		"RMSNorm" + single:          func() { d.RMSNorm(k, k.Slice(0, 1), x, k, 1) },
+		"RMSNorm" + half16:          func() { d.RMSNorm(x, k.Slice(0, 1), x, x, 1) },
+		"RoPE" + single:             func() { d.RoPE(k, k, slots, 6, false) },
+		"SwiGLU" + single:           func() { d.SwiGLU(x, x, k) },
+		"SwiGLUBackward" + single:   func() { d.SwiGLUBackward(x, x, k, x, x) },
+		"RMSNormBackward" + half16:  func() { d.RMSNormBackward(k, gpu.Buffer{}, x, x, k, k.Slice(0, 1)) },
+		"Add" + half16:              func() { d.Add(k, k, x) },
+		"LogProbs" + half16:         func() { d.LogProbs(loss) },
+		"LogProbsBackward" + half16: func() { d.LogProbsBackward(loss, k, gpu.Buffer{}) },
+		"MatMulBackW" + half16:      func() { d.MatMulBackW(x, x, x, 1) },
+		"Scatter" + half16:          func() { d.Scatter(k, x, slots) },
+		"EmbedBackward" + half16:    func() { d.EmbedBackward(k, x, slots) },
+		"MatMul: a buffer of int32": func() { d.MatMul(slots, x.Slice(0, 12), d.NewWeight(k.Slice(0, 12), 1, 12)) },
 	} {
 		call()
 		if err := d.Sync(); err == nil || !strings.Contains(err.Error(), want) {

@@ -56,7 +56,7 @@ func (d *Device) SwiGLUBackward(dgate, dup, dh, gate, up gpu.Buffer) {
 // LogProbsBackward turns logits into their gradient, a block a row:
 // log_probs_backward_f32(logits, scale, lse, targets, entropy, dlogprob, dentropy or 0, r, v).
 func (d *Device) LogProbsBackward(t gpu.TokenLoss, dlogprob, dentropy gpu.Buffer) {
-	if r := t.LSE.Len; r > 0 {
+	if r := t.LSE.Len; r > 0 && d.only("LogProbsBackward", []gpu.Buffer{t.Logits}, gpu.F32) {
 		d.launch("log_probs_backward_f32", line(r), vocabularyBlock(t.Logits.Len/r), ptr(t.Logits), ptr(t.Scale), ptr(t.LSE), ptr(t.Targets),
 			ptr(t.Entropy), ptr(dlogprob), ptr(dentropy), i32(r), i32(t.Logits.Len/r))
 	}

@@ -21,7 +21,7 @@ func TestOnes(t *testing.T) {
 		for _, name := range names {
 			t.Run(fmt.Sprint(name, " ", kind), func(t *testing.T) {
 				d := open(t, cuda.Options{Mode: gpu.Fast, Products: kind})
-				for _, x := range weightShapes(qwen3Shapes()[name]) {
+				for _, x := range append(weightShapes(qwen3Shapes()[name]), [2]int{3, 1001}, [2]int{1001, 3}) { // 1001 is 1000 in BF16
 					for _, r := range rows {
 						if done, err := d.CheckOnes(r, x[0], x[1], kind); err != nil {
 							t.Errorf("%d rows with a weight (%d,%d): %v", r, x[0], x[1], err)

@@ -82,6 +82,22 @@ func (d *Device) last(name string, before int) *command {
 	return &d.list[i]
 }
 
+// reach is the memory that a buffer is.
+func reach(b gpu.Buffer) span { return span{address(b), int64(bytesIn(b))} } //nolint:gosec // of a card
+
+// clash says that memory which one of two operations writes is also the other's, which reads or writes it. Such two
+// run in turn: of one kernel some blocks would be at the second while others are at the first.
+func clash(written []span, others ...span) bool {
+	for _, w := range written {
+		for _, o := range others {
+			if w.at < o.at+uint64(o.bytes) && o.at < w.at+uint64(w.bytes) { //nolint:gosec // not negative
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // push appends a command and hands the list to the GPU's thread when it is long.
 func (d *Device) push(c command) {
 	d.list = append(d.list, c)

@@ -48,6 +48,7 @@ type Device struct {
 	weights    map[*memory][]*weight
 	processors int // of the card
 	planned    pagePlan
+	heads      joinedHeads
 	uploaded   []indices // that are still as they were uploaded
 	draws      []draw    // of the last Sample, and what it drew
 	drawn      []drawn

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"slices"
 
 	"understudy/gpu"
 )
@@ -43,37 +44,30 @@ func types(y, x gpu.DType) string {
 // is made, and not whenever it is read.
 func (o Options) ActivationType() gpu.DType { return o.Products }
 
-// activations refuses buffers of another type than kernels of activations read and write.
+// only refuses an operation on buffers of other types than these.
+func (d *Device) only(what string, list []gpu.Buffer, types ...gpu.DType) bool {
+	for _, b := range list {
+		if !b.None() && !slices.Contains(types, b.Type) {
+			d.refuse(fmt.Errorf("cuda device: %s: a buffer of %v, where %v is wanted", what, b.Type, types[0]))
+			return false
+		}
+	}
+	return true
+}
+
+// activations refuses an operation on buffers of another type than ActivationType.
 func (d *Device) activations(what string, list ...gpu.Buffer) bool {
-	for _, b := range list {
-		if !b.None() && b.Type != d.ActivationType() {
-			d.refuse(fmt.Errorf("cuda device: %s of another type than ActivationType", what))
-			return false
-		}
-	}
-	return true
+	return d.only(what, list, d.ActivationType())
 }
 
-// floats refuses buffers that are neither F32 nor activations.
+// floats refuses an operation on buffers that are neither activations nor F32.
 func (d *Device) floats(what string, list ...gpu.Buffer) bool {
-	for _, b := range list {
-		if b.Type != gpu.F32 && b.Type != d.ActivationType() {
-			d.refuse(fmt.Errorf("cuda device: %s: buffers that are neither float32 nor of ActivationType", what))
-			return false
-		}
-	}
-	return true
+	return d.only(what, list, d.ActivationType(), gpu.F32)
 }
 
-// oneType refuses buffers of more than one type.
+// oneType refuses an operation on buffers of more than one type.
 func (d *Device) oneType(what string, list ...gpu.Buffer) bool {
-	for _, b := range list {
-		if b.Type != list[0].Type {
-			d.refuse(fmt.Errorf("cuda device: %s: buffers of more than one type", what))
-			return false
-		}
-	}
-	return true
+	return d.only(what, list, list[0].Type)
 }
 
 // Zero clears y.
@@ -104,7 +98,9 @@ func (d *Device) convert(y, x gpu.Buffer) {
 
 // Add does y = a + b.
 func (d *Device) Add(y, a, b gpu.Buffer) {
-	d.launch("add_f32", elements(y.Len), block(threads), ptr(y), ptr(a), ptr(b), i64(y.Len))
+	if d.only("Add", []gpu.Buffer{y, a, b}, gpu.F32) {
+		d.launch("add_f32", elements(y.Len), block(threads), ptr(y), ptr(a), ptr(b), i64(y.Len))
+	}
 }
 
 // AddScaled does y += s·x: add_scaled_f32, add_scaled_f32_bf16.
@@ -136,10 +132,10 @@ func (d *Device) Scatter(y, x, rows gpu.Buffer) {
 // the last command is the Add that makes x, as in a residual stream, both are one:
 // add_rms_norm_f32, _f32_bf16 (y, rstd, x, a, b, w, r, c, eps), which has the same bits and reads x once less.
 func (d *Device) RMSNorm(y, rstd, x, w gpu.Buffer, eps float32) {
-	if !d.activations("RMSNorm", y) || !d.floats("RMSNorm", x) {
+	if !d.activations("RMSNorm", y) || !d.floats("RMSNorm", x) || !d.only("RMSNorm", []gpu.Buffer{rstd, w}, gpu.F32) {
 		return
 	}
-	if a, b, ok := d.sumOf(x); ok && rstd.Len > 0 {
+	if a, b, ok := d.sumOf(y, rstd, x, w); ok && rstd.Len > 0 {
 		d.list = d.list[:len(d.list)-1]
 		d.launch("add_rms_norm"+types(y.Type, x.Type), line(rstd.Len), rowBlock(w.Len),
 			ptr(y), ptr(rstd), ptr(x), a, b, ptr(w), i32(rstd.Len), i32(w.Len), f32(eps))
@@ -150,11 +146,18 @@ func (d *Device) RMSNorm(y, rstd, x, w gpu.Buffer, eps float32) {
 	}
 }
 
-// sumOf gives the terms of x when it is what the last command adds.
-func (d *Device) sumOf(x gpu.Buffer) (a, b uint64, ok bool) {
+// sumOf gives the terms of x when it is what the last command adds and its norm, (y, rstd) of (x, w), can be one with
+// it. A term may be y itself: a block reads its row before it writes it.
+func (d *Device) sumOf(y, rstd, x, w gpu.Buffer) (a, b uint64, ok bool) {
 	last := d.last("add_f32", 0)
-	if last == nil || last.args[0] != ptr(x) || last.args[3] != i64(x.Len) {
+	if last == nil || x.Type != gpu.F32 || last.args[0] != ptr(x) || last.args[3] != i64(x.Len) || clash([]span{reach(x)}, reach(w)) {
 		return 0, 0, false
+	}
+	for _, term := range last.args[1:3] {
+		from := span{term, reach(x).bytes}
+		if clash([]span{reach(rstd)}, from) || clash([]span{reach(y)}, from) && (term != ptr(y) || y.Type != x.Type) {
+			return 0, 0, false
+		}
 	}
 	return last.args[1], last.args[2], true
 }
@@ -184,7 +187,7 @@ func vocabularyBlock(v int) dim { return block(min(4*threads, ceil(v, 32)*32)) }
 // LogProbs writes LSE and, when there are targets, LogProb and Entropy, a block a row:
 // log_probs_f32(lse, logprob, entropy, logits, scale, targets or 0, r, v).
 func (d *Device) LogProbs(t gpu.TokenLoss) {
-	if r := t.LSE.Len; r > 0 {
+	if r := t.LSE.Len; r > 0 && d.only("LogProbs", []gpu.Buffer{t.Logits}, gpu.F32) {
 		d.launch("log_probs_f32", line(r), vocabularyBlock(t.Logits.Len/r),
 			ptr(t.LSE), ptr(t.LogProb), ptr(t.Entropy), ptr(t.Logits), ptr(t.Scale), ptr(t.Targets), i32(r), i32(t.Logits.Len/r))
 	}

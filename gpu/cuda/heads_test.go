@@ -77,11 +77,19 @@ func TestHeadsStayApart(t *testing.T) {
 	p := devicetest.NewPair(t, d)
 	h := gpu.Heads{H: 2, G: 1, D: 8}
 	q, k, x := p.Activations(3*16, 1).Dev, p.Activations(3*8, 1).Dev, p.Activations(3*8, 1).Dev
-	table, other, gain, rstd := p.Random(9*8, 1).Dev, p.Random(9*8, 1).Dev, p.Random(8, 1).Dev, p.Random(6, 1).Dev
-	positions, keys := p.Ints(1, 2, 3).Dev, p.Arena(0, 16*8).Dev
+	table, other, gain, rstd := p.Random(9*8, 1).Dev, p.Random(9*8, 1).Dev, p.Random(8, 1).Dev, p.Random(18, 1).Dev
+	positions, others, keys := p.Ints(1, 2, 3).Dev, p.Ints(3, 2, 1).Dev, p.Arena(0, 16*8).Dev
+	queries, wide, wideGain, wideTable := p.Activations(3*16, 1).Dev, p.Activations(2*258, 1).Dev, p.Random(258, 1).Dev, p.Random(9*258, 1).Dev
+	norm1 := func(x gpu.Buffer, rows, width, rstdAt int, eps float32) {
+		d.RMSNorm(x, rstd.Slice(rstdAt, rstdAt+rows), x, wideGain.Slice(0, width), eps)
+	}
 	norms := func(eps float32) {
-		d.RMSNorm(q, rstd, q, gain, 1e-6)
-		d.RMSNorm(k, rstd.Slice(0, 3), k, gain, eps)
+		d.RMSNorm(q, rstd.Slice(0, 6), q, gain, 1e-6)
+		d.RMSNorm(k, rstd.Slice(6, 9), k, gain, eps)
+	}
+	turns := func(x, y gpu.Buffer, rows, width int) {
+		d.RoPE(x, table, positions.Slice(0, rows), width, false)
+		d.RoPE(y, table, positions.Slice(0, rows), width, false)
 	}
 	const norm, rope, store = "rms_norm_bf16", "rope_bf16", "store_kv_bf16"
 	for name, c := range map[string]struct {
@@ -103,6 +111,63 @@ func TestHeadsStayApart(t *testing.T) {
 			d.RoPE(q, table, positions, 8, false)
 			d.RoPE(k, table, positions, 8, false)
 		}, []string{norm, norm, rope, rope}},
+		"queries turned back": {func() {
+			norms(1e-6)
+			d.RoPE(q, table, positions, 8, true)
+			d.RoPE(k, table, positions, 8, false)
+		}, []string{norm, norm, rope, rope}},
+		"other positions": {func() {
+			norms(1e-6)
+			d.RoPE(q, table, positions, 8, false)
+			d.RoPE(k, table, others, 8, false)
+		}, []string{norm, norm, rope, rope}},
+		"other queries": {func() {
+			norms(1e-6)
+			turns(queries, k, 3, 8)
+		}, []string{norm, norm, rope, rope}},
+		"more queries normalised than turned": {func() {
+			norm1(q, 6, 8, 0, 1e-6)
+			norm1(k.Slice(0, 16), 2, 8, 6, 1e-6)
+			turns(q.Slice(0, 32), k.Slice(0, 16), 2, 8)
+		}, []string{norm, norm, rope, rope}},
+		"more keys normalised than turned": {func() {
+			norm1(q.Slice(0, 32), 4, 8, 0, 1e-6)
+			norm1(k, 3, 8, 6, 1e-6)
+			turns(q.Slice(0, 32), k.Slice(0, 16), 2, 8)
+		}, []string{norm, norm, rope, rope}},
+		"narrower queries normalised": {func() {
+			norm1(q.Slice(0, 24), 6, 4, 0, 1e-6)
+			norm1(k, 3, 8, 6, 1e-6)
+			turns(q, k, 3, 8)
+		}, []string{norm, norm, rope, rope}},
+		"narrower keys normalised": {func() {
+			norm1(q, 6, 8, 0, 1e-6)
+			norm1(k.Slice(0, 12), 3, 4, 6, 1e-6)
+			turns(q, k, 3, 8)
+		}, []string{norm, norm, rope, rope}},
+		"of an odd width": {func() {
+			norm1(q.Slice(0, 42), 6, 7, 0, 1e-6)
+			norm1(k.Slice(0, 21), 3, 7, 6, 1e-6)
+			turns(q.Slice(0, 42), k.Slice(0, 21), 3, 7)
+		}, []string{norm, norm, rope, rope}},
+		"too wide": {func() {
+			norm1(wide.Slice(0, 258), 1, 258, 0, 1e-6)
+			norm1(wide.Slice(258, 516), 1, 258, 6, 1e-6)
+			d.RoPE(wide.Slice(0, 258), wideTable, positions.Slice(0, 1), 258, false)
+			d.RoPE(wide.Slice(258, 516), wideTable, positions.Slice(0, 1), 258, false)
+		}, []string{norm, norm, rope, rope}},
+		"stored twice": {func() {
+			norms(1e-6)
+			turns(q, k, 3, 8)
+			for range 2 {
+				d.StoreKV(gpu.KVRows{Heads: h, K: keys, V: keys.Slice(64, 128), NewK: k, NewV: x, Slots: positions})
+			}
+		}, []string{"heads_bf16", store}},
+		"stored as other heads": {func() {
+			norms(1e-6)
+			turns(q, k, 3, 8)
+			d.StoreKV(gpu.KVRows{Heads: gpu.Heads{H: 1, G: 2, D: 4}, K: keys, V: keys, NewK: k, NewV: x, Slots: positions})
+		}, []string{"heads_bf16", store}},
 		"other keys": {func() {
 			norms(1e-6)
 			d.RoPE(q, table, positions, 8, false)
@@ -172,6 +237,34 @@ func TestFewRowsOfThreeWeights(t *testing.T) {
 			if got := p.Download(y[0]); !slices.Equal(got[:rows*sizes[1]], apart[rows*sizes[0]:rows*(sizes[0]+sizes[1])]) {
 				t.Error("of two products into the same memory the second is not the one that stays")
 			}
+		}
+	}
+}
+
+// Rows are multiplied apart where they are not the same, or not all.
+func TestFewRowsStayApart(t *testing.T) {
+	t.Parallel()
+	const k, n = 24, 20
+	d := open(t, cuda.Options{Products: gpu.BF16})
+	p := devicetest.NewPair(t, d)
+	x, other, y, z := p.Activations(4*k, 1).Dev, p.Activations(4*k, 1).Dev, p.Activations(4*n, 1).Dev, p.Activations(6*n, 1).Dev
+	w, narrow := d.NewWeight(p.Stored(gpu.BF16, n*k).Dev, n, k), d.NewWeight(p.Stored(gpu.BF16, n*k*2/3).Dev, n, k*2/3)
+	sum := p.Random(4*n, 1).Dev
+	for name, second := range map[string]func(){
+		"other rows":              func() { d.MatMul(z.Slice(0, 4*n), other, w) },
+		"some of the rows":        func() { d.MatMul(z.Slice(0, 3*n), x.Slice(0, 3*k), w) },
+		"as more, narrower rows":  func() { d.MatMul(z, x, narrow) },
+		"as many, narrower rows":  func() { d.MatMul(z.Slice(0, 4*n), x.Slice(0, 4*k*2/3), narrow) },
+		"a result in float32":     func() { d.MatMul(sum, x, w) },
+		"a weight that is result": func() { d.MatMul(z.Slice(0, 12), x, d.NewWeight(y.Slice(0, 3*k), 3, k)) },
+	} {
+		if err := d.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		d.MatMul(y, x, w)
+		second()
+		if n := len(d.Waiting()); n != 2 {
+			t.Errorf("%s: %d launches, want 2", name, n)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"understudy/gpu"
 	"understudy/gpu/cuda"
+	"understudy/gpu/devicetest"
 	"understudy/gpu/half"
 	"understudy/gpu/reference"
 )
@@ -145,5 +146,28 @@ func TestSumAndNormAreOne(t *testing.T) {
 	}
 	if sum := a[0] + b[0]; one[0] != sum {
 		t.Errorf("the sum is %v, want %v", one[0], sum)
+	}
+}
+
+// A norm of another sum, or of a part of it, does not make the sum.
+func TestSumAndNormStayApart(t *testing.T) {
+	t.Parallel()
+	const r, c = 3, 8
+	d := open(t, cuda.Options{})
+	p := devicetest.NewPair(t, d)
+	a, b, x, other, y := p.Random(r*c, 1).Dev, p.Random(r*c, 1).Dev, p.Random(r*c, 1).Dev, p.Random(r*c, 1).Dev, p.Random(r*c, 1).Dev
+	rstd, gain := p.Random(r, 1).Dev, p.Random(c, 1).Dev
+	for name, norm := range map[string]func(){
+		"another": func() { d.RMSNorm(y, rstd, other, gain, 1e-5) },
+		"a part":  func() { d.RMSNorm(y.Slice(0, c), rstd.Slice(0, 1), x.Slice(0, c), gain, 1e-5) },
+	} {
+		if err := d.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		d.Add(x, a, b)
+		norm()
+		if n := len(d.Waiting()); n != 2 {
+			t.Errorf("%s: %d launches, want 2", name, n)
+		}
 	}
 }

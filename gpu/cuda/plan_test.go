@@ -140,3 +140,73 @@ func TestPlanIsWhatIsTaken(t *testing.T) {
 		})
 	}
 }
+
+// What products round for themselves is what is not an activation: the gradients of the residual or of logits, and what
+// lies between an adapter's matrices.
+func TestPlanOfRoundedFactors(t *testing.T) {
+	t.Parallel()
+	shape := qwen3Shapes()["0.6B"]
+	const tokens, rows, rank, logits = 512, 64, 16, 8
+	training := gpu.TrainerConfig{Tokens: tokens, LogitRows: logits}
+	scoring := gpu.TrainerConfig{Tokens: tokens, LogitRows: logits, ScoreOnly: true}
+	rollouts := gpu.RunnerConfig{Pages: 64, Rows: rows, Wanted: 16, Sequences: 8, Context: 256}
+	adapters := []gpu.AdapterConfig{{Rank: rank / 2, Alpha: 32}, {Rank: rank, Alpha: 32}}
+	for name, c := range map[string]struct {
+		job  cuda.Job
+		want int64 // elements
+	}{
+		"training":                {cuda.Job{Training: &training, Trained: true}, logits * 151936},
+		"training of adapters":    {cuda.Job{Training: &training, Adapters: adapters}, logits*151936 + tokens*rank},
+		"scoring":                 {cuda.Job{Training: &scoring}, 0},
+		"scoring with adapters":   {cuda.Job{Training: &scoring, Adapters: adapters}, tokens * rank},
+		"rollouts":                {cuda.Job{Rollouts: &rollouts}, 0},
+		"rollouts with adapters":  {cuda.Job{Rollouts: &rollouts, Adapters: adapters}, rows * rank},
+		"adapters, products F32":  {cuda.Job{Rollouts: &rollouts, Training: &training, Adapters: adapters, Products: gpu.F32}, 0},
+		"scoring beside rollouts": {cuda.Job{Rollouts: &rollouts, Training: &scoring, Adapters: adapters}, tokens * rank},
+	} {
+		c.job.Model = shape
+		if name != "adapters, products F32" {
+			c.job.Products = gpu.BF16
+		}
+		if got := planned(t, c.job, "scratch of products"); got != 2*c.want {
+			t.Errorf("%s: %d bytes, want %d", name, got, 2*c.want)
+		}
+	}
+}
+
+// Weights of another type than products read are rounded to a copy: those in half precision, too.
+func TestPlanOfRoundedWeights(t *testing.T) {
+	t.Parallel()
+	shape := small()
+	for stored, want := range map[gpu.DType]int64{gpu.BF16: 0, gpu.F16: 2 * shape.Matrices(), gpu.F32: 2 * shape.Matrices()} {
+		if got := planned(t, cuda.Job{Model: shape, Products: gpu.BF16, Stored: stored}, "matrices again, rounded for products"); got != want {
+			t.Errorf("stored as %v: %d bytes are planned for copies, want %d", stored, got, want)
+		}
+		d := open(t, cuda.Options{Products: gpu.BF16})
+		const n, k = 8, 16
+		b, err := d.Alloc(stored, n*k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := d.Taken()
+		d.NewWeight(b, n, k)
+		if copied := d.Taken() > before; copied != (want > 0) {
+			t.Errorf("a weight stored as %v is copied: %t", stored, copied)
+		}
+	}
+}
+
+// planned is the bytes of one part of a plan; 0 where it has no such part.
+func planned(t *testing.T, j cuda.Job, what string) (bytes int64) {
+	t.Helper()
+	plan, err := j.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range plan {
+		if part.What == what {
+			bytes += part.Bytes
+		}
+	}
+	return bytes
+}

@@ -121,19 +121,29 @@ func (d *Device) multiplyFew(y, x, w gpu.Buffer, r, n, k int) {
 	tile := mmaRows(r)
 	name := fmt.Sprint("matmul_mma_few", tile, suffix(y.Type))
 	if last := d.last(name, 0); last != nil && last.args[6] == ptr(x) && last.args[7] == i32(r) && last.args[11] == i32(k) {
-		for i := range 3 {
-			at, width := last.args[i], last.args[8+i]
-			if width == 0 {
-				last.args[i], last.args[3+i], last.args[8+i] = ptr(y), ptr(w), i32(n)
-				last.grid[0] += uint32(ceil(n, 16)) //nolint:gosec // a part of the vocabulary
-				return
-			}
-			if at < ptr(y)+bytesIn(y) && ptr(y) < at+uint64(r*y.Type.Size())*width {
-				break // what is written twice is written in turn
-			}
+		if i := placeAmong(last, y, w); i > 0 {
+			last.args[i], last.args[3+i], last.args[8+i] = ptr(y), ptr(w), i32(n)
+			last.grid[0] += uint32(ceil(n, 16)) //nolint:gosec // a part of the vocabulary
+			return
 		}
 	}
 	d.launch(name, plane(ceil(n, 16), ceil(r, tile)), block(128), ptr(y), 0, 0, ptr(w), 0, 0, ptr(x), i32(r), i32(n), 0, 0, i32(k))
+}
+
+// placeAmong is where matmul_mma_few takes a further weight, for y: 1 or 2; 0 where it takes none, or has to run first.
+func placeAmong(few *command, y, w gpu.Buffer) int {
+	rows, k := int64(few.args[7]), int64(few.args[11]) //nolint:gosec // not negative
+	for i := range 3 {
+		n := int64(few.args[8+i]) //nolint:gosec // not negative
+		if n == 0 {
+			return i
+		}
+		result, weight := span{few.args[i], rows * n * int64(y.Type.Size())}, span{few.args[3+i], 2 * n * k}
+		if clash([]span{reach(y)}, result, weight) || clash([]span{result}, reach(w)) {
+			return 0
+		}
+	}
+	return 0
 }
 
 // launchMMA computes c (cols,m), of the type that the suffix kind says, in tiles of 128×128, or in small ones
@@ -189,7 +199,7 @@ func (d *Device) MatMulBackX(dx, dy gpu.Buffer, w gpu.Weight, add bool) {
 
 // MatMulBackW does dw (N,K) += dyᵀ·x.
 func (d *Device) MatMulBackW(dw, dy, x gpu.Buffer, rows int) {
-	if rows == 0 || !d.floats("MatMulBackW", dy, x) {
+	if rows == 0 || !d.floats("MatMulBackW", dy, x) || !d.only("MatMulBackW", []gpu.Buffer{dw}, gpu.F32) {
 		return
 	}
 	n, k := dy.Len/rows, x.Len/rows

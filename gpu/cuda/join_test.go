@@ -1,0 +1,185 @@
+package cuda_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"understudy/gpu"
+	"understudy/gpu/cuda"
+)
+
+// Operations that may be launched as one leave what they leave one by one, wherever an operation writes what another
+// reads or writes: buffers lie at random places of a memory in which they often meet.
+func TestJoinedOverSharedMemory(t *testing.T) {
+	t.Parallel()
+	for _, products := range []gpu.DType{gpu.F32, gpu.BF16} {
+		for name, sequence := range map[string]func(m *sharedMemory) (list []func(), legal bool){
+			"sum and norm": sumAndNorm, "heads": headsAndStore, "few rows": threeProducts,
+		} {
+			if name == "few rows" && products == gpu.F32 {
+				continue // products in float32 are not joined
+			}
+			d := open(t, cuda.Options{Products: products, NoGraphs: true})
+			m := newSharedMemory(t, d)
+			joined, apart := 0, 0
+			for range 400 {
+				operations, legal := sequence(m)
+				for !legal {
+					operations, legal = sequence(m)
+				}
+				one, launched := m.run(operations, func() {})
+				if launched < len(operations) {
+					joined++
+				} else {
+					apart++
+				}
+				alone, _ := m.run(operations, func() { m.sync() })
+				for i, x := range one {
+					if x != alone[i] {
+						t.Fatalf("%s, activations of type %v: %d operations in %d launches leave %#x at %d, one by one %#x",
+							name, products, len(operations), launched, x, i, alone[i])
+					}
+				}
+			}
+			if joined < 20 || apart < 20 {
+				t.Errorf("%s, activations of type %v: %d were joined and %d were not", name, products, joined, apart)
+			}
+		}
+	}
+}
+
+// sharedMemory is a memory of which buffers are random parts.
+type sharedMemory struct {
+	t                *testing.T
+	d                *cuda.Device
+	rng              *rand.Rand
+	all              gpu.Buffer // of words
+	positions, slots gpu.Buffer
+	start            []float32 // what all holds before operations, as BF16
+}
+
+const sharedWords = 192
+
+func newSharedMemory(t *testing.T, d *cuda.Device) *sharedMemory {
+	t.Helper()
+	m := &sharedMemory{t: t, d: d, rng: rand.New(rand.NewPCG(21, 22))}
+	ints := func(x ...int32) gpu.Buffer {
+		b, err := d.Alloc(gpu.I32, len(x))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.UploadInts(b, x)
+		return b
+	}
+	var err error
+	if m.all, err = d.Alloc(gpu.F32, sharedWords); err != nil {
+		t.Fatal(err)
+	}
+	m.positions, m.slots, m.start = ints(2, 0), ints(1, 14), rounded(randoms(m.rng, 2*sharedWords))
+	return m
+}
+
+// part is n elements at a random place.
+func (m *sharedMemory) part(kind gpu.DType, n int) gpu.Buffer {
+	words := (n*kind.Size() + 3) / 4
+	return m.view(kind, n, m.rng.IntN((sharedWords-words)/2+1)*2)
+}
+
+// partOr is a part, or one that there is.
+func (m *sharedMemory) partOr(b gpu.Buffer) gpu.Buffer {
+	if m.rng.IntN(3) == 0 {
+		return b
+	}
+	return m.part(b.Type, b.Len)
+}
+
+func (m *sharedMemory) view(kind gpu.DType, n, word int) gpu.Buffer {
+	b := m.all
+	b.Type, b.Off, b.Len = kind, word*4/kind.Size(), n
+	return b
+}
+
+// output says that an operation's output meets none of its other buffers, as gpu.Device asks; one that is the output
+// itself is of an operation in place.
+func output(b gpu.Buffer, others ...gpu.Buffer) bool {
+	return !slices.ContainsFunc(others, func(o gpu.Buffer) bool {
+		x, y := b.Type.Size(), o.Type.Size()
+		return o != b && b.Off*x < (o.Off+o.Len)*y && o.Off*y < (b.Off+b.Len)*x
+	})
+}
+
+func (m *sharedMemory) sync() {
+	m.t.Helper()
+	if err := m.d.Sync(); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// run gives the bits that operations leave, of which a NaN is any, and in how many launches.
+func (m *sharedMemory) run(operations []func(), between func()) (bits []uint32, launched int) {
+	m.t.Helper()
+	m.d.Upload(m.view(gpu.BF16, 2*sharedWords, 0), m.start)
+	m.sync()
+	for _, operation := range operations {
+		operation()
+		between()
+	}
+	launched = len(m.d.Waiting())
+	for _, x := range values(m.t, m.d, m.view(gpu.BF16, 2*sharedWords, 0)) {
+		if x != x {
+			x = float32(math.NaN())
+		}
+		bits = append(bits, math.Float32bits(x))
+	}
+	return bits, launched
+}
+
+// norm is RMSNorm of r rows.
+func (m *sharedMemory) norm(x gpu.Buffer, r int) (y gpu.Buffer, run func(), legal bool) {
+	gain, rstd := m.part(gpu.F32, x.Len/r), m.part(gpu.F32, r)
+	y = m.part(gpu.ActivationType(m.d), x.Len)
+	if y.Type == x.Type {
+		y = m.partOr(x)
+	}
+	legal = output(y, x, gain, rstd) && output(rstd, x, gain) && rstd != x
+	return y, func() { m.d.RMSNorm(y, rstd, x, gain, 1e-5) }, legal
+}
+
+func sumAndNorm(m *sharedMemory) (list []func(), legal bool) {
+	const rows, width = 3, 8
+	a, b := m.part(gpu.F32, rows*width), m.part(gpu.F32, rows*width)
+	x := m.partOr(a)
+	_, norm, legal := m.norm(x, rows)
+	return []func(){func() { m.d.Add(x, a, b) }, norm}, legal && output(x, a, b)
+}
+
+func headsAndStore(m *sharedMemory) (list []func(), legal bool) {
+	h := gpu.Heads{H: 2, G: 1, D: 2}
+	kind, rows := gpu.ActivationType(m.d), m.positions.Len
+	qr, normQ, legalQ := m.norm(m.part(kind, rows*h.H*h.D), rows*h.H)
+	kr, normK, legalK := m.norm(m.part(kind, rows*h.G*h.D), rows*h.G)
+	table, v := m.part(gpu.F32, 3*h.D), m.partOr(kr)
+	keys, values := m.part(kind, 16*h.G*h.D), m.part(kind, 16*h.G*h.D)
+	return []func(){
+		normQ, normK,
+		func() { m.d.RoPE(qr, table, m.positions, h.D, false) },
+		func() { m.d.RoPE(kr, table, m.positions, h.D, false) },
+		func() {
+			m.d.StoreKV(gpu.KVRows{Heads: h, K: keys, V: values, NewK: kr, NewV: v, Slots: m.slots})
+		},
+	}, legalQ && legalK && output(table, qr, kr) && output(keys, kr, v, values) && output(values, kr, v)
+}
+
+func threeProducts(m *sharedMemory) (list []func(), legal bool) {
+	const rows, k = 3, 4
+	x, kind := m.part(gpu.BF16, rows*k), []gpu.DType{gpu.F32, gpu.BF16}[m.rng.IntN(2)]
+	legal = true
+	for _, n := range []int{5, 2, 17} {
+		w, y := m.d.NewWeight(m.part(gpu.BF16, n*k), n, k), m.part(kind, rows*n)
+		legal = legal && output(y, x, w.Buffer) && y != x
+		list = append(list, func() { m.d.MatMul(y, x, w) })
+	}
+	return list, legal
+}
