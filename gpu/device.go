@@ -195,7 +195,7 @@ type Backward interface {
 type Heads struct{ H, G, D int }
 
 // Attention is causal attention of T packed tokens: row t attends to the rows
-// Starts[t]..t.
+// Starts[t]..t. Other rows do not touch it, not even as NaN, nor do they in PagedAttention.
 //
 //	Out (T,H,D) = softmax(Scale·Q·Kᵀ)·V, LSE (T,H) = log Σ exp(Scale·Q·Kᵀ)
 type Attention struct {

@@ -8,8 +8,8 @@ import (
 	"understudy/gpu"
 )
 
-// Unseen runs tests of a promise that not every device makes: what a row may not see does not touch
-// it, not even as NaN.
+// Unseen runs tests of what every device promises of attention: what a row may not see does not touch it, not
+// even as NaN.
 func Unseen(t *testing.T, pair func(t *testing.T) *Pair) {
 	t.Helper()
 	for name, run := range map[string]func(p *Pair){
