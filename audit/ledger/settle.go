@@ -11,16 +11,11 @@ import (
 	"understudy/audit"
 )
 
-// settle moves the counters by what was really inserted, looks for conflicts,
-// closes the jobs and announces the episodes.
+// settle looks for conflicts, closes the jobs, announces the episodes and moves the
+// counters by what was really inserted.
 func (l *Ledger) settle(ctx context.Context, tx pgx.Tx, c *commitment) error {
 	sums, refused := c.count()
 	batch := &pgx.Batch{}
-	if sums.members > 0 {
-		l.queueRollups(batch, c.run, sums)
-		queueCounters(batch, c.run, sums)
-		queueCells(batch, c.run, sums)
-	}
 	c.queueConflicts(batch, refused)
 	c.queueEpisodes(batch)
 	for i := range c.parts {
@@ -35,9 +30,13 @@ func (l *Ledger) settle(ctx context.Context, tx pgx.Tx, c *commitment) error {
 		c.also(batch)
 	}
 	if sums.members > 0 {
+		// Last, because commits of a run meet in these rows: those of one prompt
+		// group in its counters, and all of them in the few leaves, which come last
+		// of all. They are locked for little longer than a COMMIT.
+		l.queueRollups(batch, c.run, sums)
+		queueCounters(batch, c.run, sums)
+		queueCells(batch, c.run, sums)
 		batch.Queue(moveProgress, c.run, sums.members, sums.masked)
-		// Last, because many commits of a run meet in these few rows: they are
-		// locked for the length of a COMMIT only.
 		queueLeaves(batch, c.run, sums)
 	}
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
