@@ -25,11 +25,11 @@
 //   - an ack is no proof of ownership: two workers may finish one job, and the
 //     first result counts
 //
-// Announcements go the same way to feeds, which are no record: a reader is sent each
-// at least once, with an id (Nats-Msg-Id) that stays the same however often, and by
-// one relay in the order in which the outbox took them in, but for what it repeats. A
-// feed drops what is repeated soon (feedWindow); for the rest a reader remembers ids,
-// or does what changes nothing the second time.
+// Announcements go the same way to feeds, which are no record and are not synced. Each
+// is published at least once, with an id (Nats-Msg-Id) that stays the same however
+// often, and by one relay in the order in which the outbox took them in, but for what
+// it repeats. A feed drops what is repeated soon (feedWindow); for the rest a reader
+// remembers ids, or does what changes nothing the second time.
 //
 // The consumer has no MaxDeliver: a message that reached it would fall silent in
 // the stream. Workers count deliveries themselves and write a dead letter. Read
