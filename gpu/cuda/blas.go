@@ -233,7 +233,7 @@ const unchecked = -1
 // (facebookexperimental/triton#2767), shows there. False: the kernels of exact mode must do, as they do
 // where there is no memory for the check.
 func (d *Device) multiply(s shape, y, a, b gpu.Buffer, add bool) bool {
-	if d.Mode() != gpu.Fast {
+	if d.Mode() != gpu.Fast || a.Type != b.Type {
 		return false
 	}
 	s.alignment = alignment(address(y) | address(a) | address(b))

@@ -28,7 +28,7 @@ step() {
 	fi
 }
 
-tests='TestOperations|TestMMAProducts|TestProductsInBF16|TestRowsKeepTheirBits|TestAttendPagedManyRows|TestGraphs|TestAdamWWithHalfMoments'
+tests='TestOperations|TestMMAProducts|TestProductsInBF16|TestRowsKeepTheirBits|TestAttendPagedManyRows|TestGraphs|TestAdamWWithHalfMoments|TestHeadsAreOne|TestFewRowsOfThreeWeights|TestJoinedOverSharedMemory'
 if [ "${UNDERSTUDY_CUDA_SHAPES:-}" = tiny ]; then
 	echo "card: none, the emulator: nothing below is said of a card"
 	all=(-test.run 'TestGraphs|TestOnes') engine=(-test.run 'TestGolden/qwen3_cuda')

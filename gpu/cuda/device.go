@@ -16,8 +16,8 @@ type Options struct {
 	Mode   gpu.Mode
 	Number int // which card, from 0, in the driver's order (CUDA_VISIBLE_DEVICES)
 	// Products is the type of what products and attention read: F32, or BF16 for the tensor cores.
-	// Activations and their gradients, and the KV arena, are of it, and weights of other types have a
-	// copy in it. Sums and the residual stream are in float32 either way.
+	// Activations and their gradients, and the KV arena, are of it, and weights of other types, float16
+	// too, have a rounded copy in it beside them. Sums and the residual stream are in float32 either way.
 	Products gpu.DType
 	// Memory is the most bytes that are taken of the card; 0: all that is free.
 	Memory int64

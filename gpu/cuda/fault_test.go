@@ -164,6 +164,48 @@ func TestUncheckedProducts(t *testing.T) {
 	}
 }
 
+// Where there is no memory to round a factor of a product, or a weight was given none for its copy, nothing is
+// multiplied: no kernel takes one type for another.
+func TestProductsWithoutMemory(t *testing.T) {
+	t.Parallel()
+	const n, k, rows = 64, 128, 40
+	d := open(t, cuda.Options{Products: gpu.BF16, Memory: 1 << 18})
+	alloc := func(kind gpu.DType, n int) gpu.Buffer {
+		b, err := d.Alloc(kind, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	half, single, halves, wide := alloc(gpu.BF16, n*k), alloc(gpu.F32, rows*k), alloc(gpu.BF16, rows*k), alloc(gpu.F16, n*k)
+	all := alloc(gpu.BF16, 2*rows*n)
+	free, err := d.FreeMemory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	alloc(gpu.F32, int(free/4))
+	y, w := all.Slice(0, rows*n), d.NewWeight(half, n, k)
+	for want, multiply := range map[string]func(){
+		"scratch":                         func() { d.MatMul(y, single, w) },
+		"scratch: CUDA_ERROR_OUT_OF_MEMO": func() { d.MatMulBackX(y, single.Slice(0, rows*n), d.NewWeight(half.Slice(0, n*n), n, n), true) },
+		"MatMul: a buffer of float16, where bfloat16 is wanted": func() {
+			w := d.NewWeight(wide, n, k)
+			if err := d.Sync(); err == nil || !strings.Contains(err.Error(), "CUDA_ERROR_OUT_OF_MEMORY") {
+				t.Errorf("NewWeight without memory: %v", err)
+			}
+			d.MatMul(y, halves, w)
+		},
+	} {
+		multiply()
+		if waiting := d.Waiting(); len(waiting) > 0 {
+			t.Errorf("launched are %v", waiting)
+		}
+		if err := d.Sync(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
 // Memory that is not there is refused with how much there is, and can be had again once it is
 // free; what was idle in the arena is given back for it.
 func TestOutOfMemory(t *testing.T) {

@@ -75,20 +75,20 @@ func (d *Device) rounded(which int, x gpu.Buffer) (gpu.Buffer, bool) {
 	return y, true
 }
 
-// operands gives both factors of a product in the one type that Products asks for; false
-// when they have two, in which case kernels widen weights as they read them.
-func (d *Device) operands(a, b gpu.Buffer) (gpu.Buffer, gpu.Buffer, bool) {
+// operands gives both factors of a product as its kernels read them, in BF16 where Products asks for that; false where
+// they cannot be had, which is refused: no kernel may take one type for another.
+func (d *Device) operands(what string, a, b gpu.Buffer) (left, right gpu.Buffer, ok bool) {
 	if d.Products != gpu.BF16 {
-		return a, b, a.Type == b.Type
+		return a, b, true // kernels widen weights as they read them
 	}
-	ok := true
+	ok = true
 	if a.Type == gpu.F32 {
 		a, ok = d.rounded(scratchA, a)
 	}
 	if ok && b.Type == gpu.F32 {
 		b, ok = d.rounded(scratchB, b)
 	}
-	return a, b, ok && a.Type == b.Type
+	return a, b, ok && d.only(what, []gpu.Buffer{a, b}, gpu.BF16)
 }
 
 // Tiles of products in float32 (kernels/matmul.cu): rows and columns that a block computes. Up to
@@ -162,20 +162,21 @@ func (d *Device) MatMul(y, x gpu.Buffer, w gpu.Weight) {
 	if r == 0 || !d.floats("MatMul", y, x) {
 		return
 	}
-	factor := d.factor(w)
-	left, right, same := d.operands(x, factor)
+	left, right, ok := d.operands("MatMul", x, d.factor(w))
+	cores := d.Products == gpu.BF16
 	switch {
-	case same && right.Type == gpu.BF16 && r <= mostMMARows:
+	case !ok:
+	case cores && r <= mostMMARows:
 		d.multiplyFew(y, left, right, r, w.N, w.K)
-	case same && d.multiply(shape{transA: true, m: w.N, n: r, k: w.K, kind: right.Type, out: y.Type}, y, right, left, false):
-	case same && right.Type == gpu.BF16:
+	case d.multiply(shape{transA: true, m: w.N, n: r, k: w.K, kind: right.Type, out: y.Type}, y, right, left, false):
+	case cores:
 		d.launchMMA("matmul_mma", suffix(y.Type), w.N, r, ptr(y), ptr(left), ptr(right), i32(r), i32(w.N), i32(w.K))
 	case r <= fewRows: // the same bits
-		d.launch("matmul_few"+suffix(factor.Type), plane(ceil(w.N, fewTile), ceil(r, fewTile)), block(threads),
-			ptr(y), ptr(x), ptr(factor), i32(r), i32(w.N), i32(w.K))
+		d.launch("matmul_few"+suffix(right.Type), plane(ceil(w.N, fewTile), ceil(r, fewTile)), block(threads),
+			ptr(y), ptr(left), ptr(right), i32(r), i32(w.N), i32(w.K))
 	default:
-		d.launch("matmul"+suffix(factor.Type), plane(ceil(w.N, gemmTile), ceil(r, gemmTile)), block(threads),
-			ptr(y), ptr(x), ptr(factor), i32(r), i32(w.N), i32(w.K))
+		d.launch("matmul"+suffix(right.Type), plane(ceil(w.N, gemmTile), ceil(r, gemmTile)), block(threads),
+			ptr(y), ptr(left), ptr(right), i32(r), i32(w.N), i32(w.K))
 	}
 }
 
@@ -185,15 +186,15 @@ func (d *Device) MatMulBackX(dx, dy gpu.Buffer, w gpu.Weight, add bool) {
 	if r == 0 || !d.floats("MatMulBackX", dx, dy) {
 		return
 	}
-	factor := d.factor(w)
-	left, right, same := d.operands(dy, factor)
+	left, right, ok := d.operands("MatMulBackX", dy, d.factor(w))
 	switch {
-	case same && d.multiply(shape{m: w.K, n: r, k: w.N, kind: right.Type, out: dx.Type}, dx, right, left, add):
-	case same && right.Type == gpu.BF16:
+	case !ok:
+	case d.multiply(shape{m: w.K, n: r, k: w.N, kind: right.Type, out: dx.Type}, dx, right, left, add):
+	case d.Products == gpu.BF16:
 		d.launchMMA("matmul_mma_back_x", suffix(dx.Type), w.K, r, ptr(dx), ptr(left), ptr(right), i32(r), i32(w.N), i32(w.K), flag(add))
 	default:
-		d.launch("matmul_back_x"+suffix(factor.Type), plane(ceil(w.K, gemmTile), ceil(r, gemmTile)), block(threads),
-			ptr(dx), ptr(dy), ptr(factor), i32(r), i32(w.N), i32(w.K), flag(add))
+		d.launch("matmul_back_x"+suffix(right.Type), plane(ceil(w.K, gemmTile), ceil(r, gemmTile)), block(threads),
+			ptr(dx), ptr(left), ptr(right), i32(r), i32(w.N), i32(w.K), flag(add))
 	}
 }
 
@@ -203,13 +204,14 @@ func (d *Device) MatMulBackW(dw, dy, x gpu.Buffer, rows int) {
 		return
 	}
 	n, k := dy.Len/rows, x.Len/rows
-	left, right, same := d.operands(dy, x)
+	left, right, ok := d.operands("MatMulBackW", dy, x)
 	switch {
-	case same && d.multiply(shape{transB: true, m: k, n: n, k: rows, kind: right.Type}, dw, right, left, true):
-	case same && right.Type == gpu.BF16:
+	case !ok:
+	case d.multiply(shape{transB: true, m: k, n: n, k: rows, kind: right.Type}, dw, right, left, true):
+	case d.Products == gpu.BF16:
 		d.launchMMA("matmul_mma_back_w", "", k, n, ptr(dw), ptr(left), ptr(right), i32(rows), i32(n), i32(k))
 	default:
 		d.launch("matmul_back_w_f32", plane(ceil(k, gemmTile), ceil(n, gemmTile)), block(threads),
-			ptr(dw), ptr(dy), ptr(x), i32(rows), i32(n), i32(k))
+			ptr(dw), ptr(left), ptr(right), i32(rows), i32(n), i32(k))
 	}
 }

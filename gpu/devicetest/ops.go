@@ -1,6 +1,8 @@
 package devicetest
 
 import (
+	"slices"
+
 	"understudy/gpu"
 )
 
@@ -60,6 +62,9 @@ func gatherScatterEmbed(p *Pair) {
 			p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) { d.EmbedBackward(of(table), of(y), of(rows)) })
 			p.Equal("EmbedBackward", table, 1e-6)
 		}
+		sum, small, first := p.ActivationsOf(slices.Repeat([]float32{1}, c)), p.ActivationsOf(slices.Repeat([]float32{1.0 / 512}, 8*c)), p.Ints(make([]int32, 8)...)
+		p.Both(func(d gpu.Device, of func(Buffers) gpu.Buffer) { d.EmbedBackward(of(sum), of(small), of(first)) })
+		p.Equal("EmbedBackward of what alone would be rounded away", sum, 1e-6)
 		for _, kind := range []gpu.DType{gpu.F32, gpu.BF16, gpu.F16} {
 			stored, wide, y := p.Stored(kind, 6*c), p.Random(6*c, 1), p.Random(4*c, 1)
 			p.Equal("Download", stored, 0)
