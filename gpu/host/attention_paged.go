@@ -49,7 +49,7 @@ func (d *Device) AttendPaged(p gpu.PagedAttention) {
 }
 
 // alonePages is how many pages an aloneFunc fetches ahead.
-const alonePages = 3
+const alonePages = 5
 
 // table is the pages i..end-1 of a row, and those that are wanted soon after: the first of the
 // next row.

@@ -25,6 +25,7 @@ type kernels struct {
 	tall     int        // height of the tallest tall tile
 	tallF32  []tallFunc // [m] is the tall tile of height m
 	tallBF16 []tallFunc // B in pairs of bfloat16
+	soon     bool       // tall tiles fetch what attention reads next
 
 	alone []aloneFunc // [m] is the attention of m rows to pages of their own; may be empty
 	loops
@@ -83,21 +84,26 @@ func tileRow(k int, a unsafe.Pointer, cs int, b unsafe.Pointer, ldb int, c *[chu
 // goTall are the tall tiles of plain Go.
 func goTall(tallest int) (f32, bf16 []tallFunc) {
 	for m := range tallest + 1 {
-		plain := func(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, _ int, _ unsafe.Pointer, _ int) {
-			for i := range m {
-				tileRow(k, unsafe.Add(unsafe.Pointer(a), 4*i), 4*m, b, 4*chunk, row16(unsafe.Add(unsafe.Pointer(c), i*ldc)), load)
+		plain := func(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, _, _ int, _ unsafe.Pointer, _ int) {
+			for j := range panels {
+				for i := range m {
+					tileRow(k, unsafe.Add(unsafe.Pointer(a), 4*i), 4*m, unsafe.Add(b, 4*chunk*k*j), 4*chunk,
+						row16(unsafe.Add(unsafe.Pointer(c), i*ldc+4*chunk*j)), load)
+				}
 			}
 		}
 		f32 = append(f32, plain)
-		bf16 = append(bf16, func(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, _ int, _ unsafe.Pointer, _ int) {
+		bf16 = append(bf16, func(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, _, _ int, _ unsafe.Pointer, _ int) {
 			wide := make([]float32, (k+1)*chunk)
-			for p := range k {
-				pair := (*[chunk]uint32)(unsafe.Add(b, p/2*4*chunk))
-				for j, x := range pair {
-					wide[p*chunk+j] = half.FromBF16(uint16(x >> (p % 2 * 16)))
+			for panel := range panels {
+				for p := range k {
+					pair := (*[chunk]uint32)(unsafe.Add(b, 4*chunk*(ceil(k, 2)*panel+p/2)))
+					for j, x := range pair {
+						wide[p*chunk+j] = half.FromBF16(uint16(x >> (p % 2 * 16)))
+					}
 				}
+				plain(1, k, a, unsafe.Pointer(&wide[0]), (*float32)(unsafe.Add(unsafe.Pointer(c), 4*chunk*panel)), ldc, load, 0, 0, nil, 0)
 			}
-			plain(k, a, unsafe.Pointer(&wide[0]), c, ldc, load, 0, nil, 0)
 		})
 	}
 	return f32, bf16

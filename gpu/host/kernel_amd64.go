@@ -27,7 +27,7 @@ func avx2Kernels() kernels {
 	return kernels{
 		name: "avx2", rows: 6, width: 16,
 		f32: avx2F32Tiles(), bf16: avx2BF16Tiles(), half: avx2F32Tiles(),
-		tall: 6, tallF32: avx2TallF32Tiles(), tallBF16: avx2TallBF16Tiles(), alone: avx2Alones(),
+		tall: 6, tallF32: avx2TallF32Tiles(), tallBF16: avx2TallBF16Tiles(), soon: true, alone: avx2Alones(),
 		loops: avx2Loops(),
 	}
 }

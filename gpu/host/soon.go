@@ -32,10 +32,22 @@ func (s *soon) take(lines int, otherwise unsafe.Pointer) (at unsafe.Pointer, ste
 	return unsafe.Add(unsafe.Pointer(s.pages[from/s.bytes]), from%s.bytes), line
 }
 
+// panels is how many panels, each with so many lines, fetch a page, no more than there are; all
+// when nothing is left to fetch.
+func (s *soon) panels(most, lines int) int {
+	if lines == 0 || int(s.next.Load()) >= len(s.pages)*s.bytes {
+		return most
+	}
+	return min(most, max(1, s.bytes/(lines*line)))
+}
+
 // FetchPages lets the products that follow fetch p's keys and values.
 func (d *Device) FetchPages(p gpu.PagedAttention) {
 	s, size := &d.soon, p.G*p.D*chunk
 	s.forget()
+	if !d.k.soon {
+		return
+	}
 	s.bytes = 4 * size
 	var before []int32
 	for _, q := range pagedQueries(p) {

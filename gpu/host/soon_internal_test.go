@@ -13,6 +13,7 @@ import (
 func TestFetchPages(t *testing.T) {
 	t.Parallel()
 	d := newDevice(t, "go", 1)
+	d.k.soon = true
 	const pages, size = 4, 16 * chunk
 	alloc := func(kind gpu.DType, n int) gpu.Buffer {
 		b, err := d.Alloc(kind, n)

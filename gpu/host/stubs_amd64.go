@@ -164,52 +164,52 @@ func avx512HalfTiles() []tileFunc {
 }
 
 //go:noescape
-func avx512TallF321(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallF321(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx512TallF322(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallF322(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx512TallF323(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallF323(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx512TallF324(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallF324(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx512TallF325(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallF325(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx512TallF326(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallF326(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx512TallF327(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallF327(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx512TallF328(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallF328(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx512TallF329(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallF329(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx512TallF3210(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallF3210(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx512TallF3211(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallF3211(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx512TallF3212(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallF3212(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx512TallF3213(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallF3213(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx512TallF3214(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallF3214(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx512TallF3215(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallF3215(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx512TallF3216(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallF3216(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 func avx512TallF32Tiles() []tallFunc {
 	return []tallFunc{
@@ -233,52 +233,52 @@ func avx512TallF32Tiles() []tallFunc {
 }
 
 //go:noescape
-func avx512TallBF161(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallBF161(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx512TallBF162(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallBF162(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx512TallBF163(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallBF163(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx512TallBF164(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallBF164(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx512TallBF165(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallBF165(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx512TallBF166(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallBF166(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx512TallBF167(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallBF167(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx512TallBF168(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallBF168(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx512TallBF169(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallBF169(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx512TallBF1610(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallBF1610(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx512TallBF1611(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallBF1611(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx512TallBF1612(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallBF1612(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx512TallBF1613(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallBF1613(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx512TallBF1614(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallBF1614(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx512TallBF1615(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallBF1615(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx512TallBF1616(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx512TallBF1616(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 func avx512TallBF16Tiles() []tallFunc {
 	return []tallFunc{
@@ -470,22 +470,22 @@ func avx2BF16Tiles() []tileFunc {
 }
 
 //go:noescape
-func avx2TallF321(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx2TallF321(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx2TallF322(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx2TallF322(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx2TallF323(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx2TallF323(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx2TallF324(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx2TallF324(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx2TallF325(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx2TallF325(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx2TallF326(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx2TallF326(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 func avx2TallF32Tiles() []tallFunc {
 	return []tallFunc{
@@ -499,22 +499,22 @@ func avx2TallF32Tiles() []tallFunc {
 }
 
 //go:noescape
-func avx2TallBF161(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx2TallBF161(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx2TallBF162(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx2TallBF162(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx2TallBF163(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx2TallBF163(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx2TallBF164(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx2TallBF164(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx2TallBF165(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx2TallBF165(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 //go:noescape
-func avx2TallBF166(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
+func avx2TallBF166(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
 
 func avx2TallBF16Tiles() []tallFunc {
 	return []tallFunc{

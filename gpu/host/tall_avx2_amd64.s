@@ -2,17 +2,21 @@
 
 #include "textflag.h"
 
-// func avx2TallF321(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx2TallF321(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
+// func avx2TallF321(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx2TallF321(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -38,12 +42,13 @@ loop:
 	VBROADCASTSS 4(R8), Y15
 	VFMADD231PS Y15, Y2, Y0
 	VFMADD231PS Y15, Y3, Y1
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
-	PREFETCHT1 64(BX)(R13*1)
-	PREFETCHT0 576(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
+	PREFETCHT1 64(AX)
+	PREFETCHT0 576(BX)
 	ADDQ DI, AX
+	PREFETCHT1 (R13)
+	ADDQ R10, R13
 	ADDQ $8, R8
 	ADDQ $128, BX
 	SUBQ $2, CX
@@ -56,23 +61,31 @@ odd:
 	VBROADCASTSS (R8), Y15
 	VFMADD231PS Y15, Y2, Y0
 	VFMADD231PS Y15, Y3, Y1
+	ADDQ $64, BX
 store:
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx2TallF322(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx2TallF322(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
+// func avx2TallF322(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx2TallF322(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -111,12 +124,13 @@ loop:
 	VBROADCASTSS 12(R8), Y15
 	VFMADD231PS Y15, Y4, Y2
 	VFMADD231PS Y15, Y5, Y3
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
-	PREFETCHT1 64(BX)(R13*1)
-	PREFETCHT0 576(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
+	PREFETCHT1 64(AX)
+	PREFETCHT0 576(BX)
 	ADDQ DI, AX
+	PREFETCHT1 (R13)
+	ADDQ R10, R13
 	ADDQ $16, R8
 	ADDQ $128, BX
 	SUBQ $2, CX
@@ -132,26 +146,34 @@ odd:
 	VBROADCASTSS 4(R8), Y15
 	VFMADD231PS Y15, Y4, Y2
 	VFMADD231PS Y15, Y5, Y3
+	ADDQ $64, BX
 store:
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ SI, DX
 	VMOVUPS Y2, (DX)
 	VMOVUPS Y3, 32(DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx2TallF323(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx2TallF323(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
+// func avx2TallF323(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx2TallF323(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -203,12 +225,13 @@ loop:
 	VBROADCASTSS 20(R8), Y15
 	VFMADD231PS Y15, Y6, Y4
 	VFMADD231PS Y15, Y7, Y5
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
-	PREFETCHT1 64(BX)(R13*1)
-	PREFETCHT0 576(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
+	PREFETCHT1 64(AX)
+	PREFETCHT0 576(BX)
 	ADDQ DI, AX
+	PREFETCHT1 (R13)
+	ADDQ R10, R13
 	ADDQ $24, R8
 	ADDQ $128, BX
 	SUBQ $2, CX
@@ -227,6 +250,7 @@ odd:
 	VBROADCASTSS 8(R8), Y15
 	VFMADD231PS Y15, Y6, Y4
 	VFMADD231PS Y15, Y7, Y5
+	ADDQ $64, BX
 store:
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
@@ -236,20 +260,27 @@ store:
 	ADDQ SI, DX
 	VMOVUPS Y4, (DX)
 	VMOVUPS Y5, 32(DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx2TallF324(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx2TallF324(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
+// func avx2TallF324(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx2TallF324(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -314,12 +345,13 @@ loop:
 	VBROADCASTSS 28(R8), Y15
 	VFMADD231PS Y15, Y8, Y6
 	VFMADD231PS Y15, Y9, Y7
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
-	PREFETCHT1 64(BX)(R13*1)
-	PREFETCHT0 576(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
+	PREFETCHT1 64(AX)
+	PREFETCHT0 576(BX)
 	ADDQ DI, AX
+	PREFETCHT1 (R13)
+	ADDQ R10, R13
 	ADDQ $32, R8
 	ADDQ $128, BX
 	SUBQ $2, CX
@@ -341,6 +373,7 @@ odd:
 	VBROADCASTSS 12(R8), Y15
 	VFMADD231PS Y15, Y8, Y6
 	VFMADD231PS Y15, Y9, Y7
+	ADDQ $64, BX
 store:
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
@@ -353,20 +386,27 @@ store:
 	ADDQ SI, DX
 	VMOVUPS Y6, (DX)
 	VMOVUPS Y7, 32(DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx2TallF325(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx2TallF325(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
+// func avx2TallF325(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx2TallF325(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -444,12 +484,13 @@ loop:
 	VBROADCASTSS 36(R8), Y15
 	VFMADD231PS Y15, Y10, Y8
 	VFMADD231PS Y15, Y11, Y9
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
-	PREFETCHT1 64(BX)(R13*1)
-	PREFETCHT0 576(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
+	PREFETCHT1 64(AX)
+	PREFETCHT0 576(BX)
 	ADDQ DI, AX
+	PREFETCHT1 (R13)
+	ADDQ R10, R13
 	ADDQ $40, R8
 	ADDQ $128, BX
 	SUBQ $2, CX
@@ -474,6 +515,7 @@ odd:
 	VBROADCASTSS 16(R8), Y15
 	VFMADD231PS Y15, Y10, Y8
 	VFMADD231PS Y15, Y11, Y9
+	ADDQ $64, BX
 store:
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
@@ -489,20 +531,27 @@ store:
 	ADDQ SI, DX
 	VMOVUPS Y8, (DX)
 	VMOVUPS Y9, 32(DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx2TallF326(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx2TallF326(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
+// func avx2TallF326(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx2TallF326(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -593,12 +642,13 @@ loop:
 	VBROADCASTSS 44(R8), Y15
 	VFMADD231PS Y15, Y12, Y10
 	VFMADD231PS Y15, Y13, Y11
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
-	PREFETCHT1 64(BX)(R13*1)
-	PREFETCHT0 576(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
+	PREFETCHT1 64(AX)
+	PREFETCHT0 576(BX)
 	ADDQ DI, AX
+	PREFETCHT1 (R13)
+	ADDQ R10, R13
 	ADDQ $48, R8
 	ADDQ $128, BX
 	SUBQ $2, CX
@@ -626,6 +676,7 @@ odd:
 	VBROADCASTSS 20(R8), Y15
 	VFMADD231PS Y15, Y12, Y10
 	VFMADD231PS Y15, Y13, Y11
+	ADDQ $64, BX
 store:
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
@@ -644,23 +695,30 @@ store:
 	ADDQ SI, DX
 	VMOVUPS Y10, (DX)
 	VMOVUPS Y11, 32(DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx2TallBF161(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx2TallBF161(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
-	MOVL $0xffff0000, R10
-	VMOVD R10, X4
+// func avx2TallBF161(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx2TallBF161(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+	MOVL $0xffff0000, CX
+	VMOVD CX, X4
 	VPBROADCASTD X4, Y4
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -688,10 +746,11 @@ loop:
 	VBROADCASTSS 4(R8), Y15
 	VFMADD231PS Y15, Y2, Y0
 	VFMADD231PS Y15, Y3, Y1
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
 	ADDQ DI, AX
+	PREFETCHT1 (R13)
+	ADDQ R10, R13
 	ADDQ $8, R8
 	ADDQ $64, BX
 	SUBQ $2, CX
@@ -706,26 +765,34 @@ odd:
 	VBROADCASTSS (R8), Y15
 	VFMADD231PS Y15, Y2, Y0
 	VFMADD231PS Y15, Y3, Y1
+	ADDQ $64, BX
 store:
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx2TallBF162(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx2TallBF162(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
-	MOVL $0xffff0000, R10
-	VMOVD R10, X6
+// func avx2TallBF162(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx2TallBF162(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+	MOVL $0xffff0000, CX
+	VMOVD CX, X6
 	VPBROADCASTD X6, Y6
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -766,10 +833,11 @@ loop:
 	VBROADCASTSS 12(R8), Y15
 	VFMADD231PS Y15, Y4, Y2
 	VFMADD231PS Y15, Y5, Y3
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
 	ADDQ DI, AX
+	PREFETCHT1 (R13)
+	ADDQ R10, R13
 	ADDQ $16, R8
 	ADDQ $64, BX
 	SUBQ $2, CX
@@ -787,29 +855,37 @@ odd:
 	VBROADCASTSS 4(R8), Y15
 	VFMADD231PS Y15, Y4, Y2
 	VFMADD231PS Y15, Y5, Y3
+	ADDQ $64, BX
 store:
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ SI, DX
 	VMOVUPS Y2, (DX)
 	VMOVUPS Y3, 32(DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx2TallBF163(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx2TallBF163(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
-	MOVL $0xffff0000, R10
-	VMOVD R10, X8
+// func avx2TallBF163(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx2TallBF163(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+	MOVL $0xffff0000, CX
+	VMOVD CX, X8
 	VPBROADCASTD X8, Y8
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -863,10 +939,11 @@ loop:
 	VBROADCASTSS 20(R8), Y15
 	VFMADD231PS Y15, Y6, Y4
 	VFMADD231PS Y15, Y7, Y5
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
 	ADDQ DI, AX
+	PREFETCHT1 (R13)
+	ADDQ R10, R13
 	ADDQ $24, R8
 	ADDQ $64, BX
 	SUBQ $2, CX
@@ -887,6 +964,7 @@ odd:
 	VBROADCASTSS 8(R8), Y15
 	VFMADD231PS Y15, Y6, Y4
 	VFMADD231PS Y15, Y7, Y5
+	ADDQ $64, BX
 store:
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
@@ -896,23 +974,30 @@ store:
 	ADDQ SI, DX
 	VMOVUPS Y4, (DX)
 	VMOVUPS Y5, 32(DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx2TallBF164(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx2TallBF164(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
-	MOVL $0xffff0000, R10
-	VMOVD R10, X10
+// func avx2TallBF164(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx2TallBF164(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+	MOVL $0xffff0000, CX
+	VMOVD CX, X10
 	VPBROADCASTD X10, Y10
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -979,10 +1064,11 @@ loop:
 	VBROADCASTSS 28(R8), Y15
 	VFMADD231PS Y15, Y8, Y6
 	VFMADD231PS Y15, Y9, Y7
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
 	ADDQ DI, AX
+	PREFETCHT1 (R13)
+	ADDQ R10, R13
 	ADDQ $32, R8
 	ADDQ $64, BX
 	SUBQ $2, CX
@@ -1006,6 +1092,7 @@ odd:
 	VBROADCASTSS 12(R8), Y15
 	VFMADD231PS Y15, Y8, Y6
 	VFMADD231PS Y15, Y9, Y7
+	ADDQ $64, BX
 store:
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
@@ -1018,23 +1105,30 @@ store:
 	ADDQ SI, DX
 	VMOVUPS Y6, (DX)
 	VMOVUPS Y7, 32(DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx2TallBF165(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx2TallBF165(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
-	MOVL $0xffff0000, R10
-	VMOVD R10, X12
+// func avx2TallBF165(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx2TallBF165(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+	MOVL $0xffff0000, CX
+	VMOVD CX, X12
 	VPBROADCASTD X12, Y12
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -1114,10 +1208,11 @@ loop:
 	VBROADCASTSS 36(R8), Y15
 	VFMADD231PS Y15, Y10, Y8
 	VFMADD231PS Y15, Y11, Y9
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
 	ADDQ DI, AX
+	PREFETCHT1 (R13)
+	ADDQ R10, R13
 	ADDQ $40, R8
 	ADDQ $64, BX
 	SUBQ $2, CX
@@ -1144,6 +1239,7 @@ odd:
 	VBROADCASTSS 16(R8), Y15
 	VFMADD231PS Y15, Y10, Y8
 	VFMADD231PS Y15, Y11, Y9
+	ADDQ $64, BX
 store:
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
@@ -1159,23 +1255,30 @@ store:
 	ADDQ SI, DX
 	VMOVUPS Y8, (DX)
 	VMOVUPS Y9, 32(DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx2TallBF166(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx2TallBF166(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
-	MOVL $0xffff0000, R10
-	VMOVD R10, X14
+// func avx2TallBF166(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx2TallBF166(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+	MOVL $0xffff0000, CX
+	VMOVD CX, X14
 	VPBROADCASTD X14, Y14
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -1268,10 +1371,11 @@ loop:
 	VBROADCASTSS 44(R8), Y15
 	VFMADD231PS Y15, Y12, Y10
 	VFMADD231PS Y15, Y13, Y11
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
 	ADDQ DI, AX
+	PREFETCHT1 (R13)
+	ADDQ R10, R13
 	ADDQ $48, R8
 	ADDQ $64, BX
 	SUBQ $2, CX
@@ -1301,6 +1405,7 @@ odd:
 	VBROADCASTSS 20(R8), Y15
 	VFMADD231PS Y15, Y12, Y10
 	VFMADD231PS Y15, Y13, Y11
+	ADDQ $64, BX
 store:
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
@@ -1319,5 +1424,8 @@ store:
 	ADDQ SI, DX
 	VMOVUPS Y10, (DX)
 	VMOVUPS Y11, 32(DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET

@@ -2,17 +2,21 @@
 
 #include "textflag.h"
 
-// func avx512TallF321(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallF321(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
+// func avx512TallF321(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF321(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -30,11 +34,11 @@ loop:
 	VFMADD231PS.BCST (R8), Z1, Z0
 	VMOVUPS 64(BX), Z2
 	VFMADD231PS.BCST 4(R8), Z2, Z0
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
-	PREFETCHT1 64(BX)(R13*1)
-	PREFETCHT0 576(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
+	PREFETCHT1 64(AX)
+	PREFETCHT0 576(BX)
+	PREFETCHT1 4096(AX)
 	ADDQ DI, AX
 	ADDQ $8, R8
 	ADDQ $128, BX
@@ -45,22 +49,30 @@ odd:
 	JEQ store
 	VMOVUPS (BX), Z1
 	VFMADD231PS.BCST (R8), Z1, Z0
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallF322(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallF322(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
+// func avx512TallF322(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF322(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -85,11 +97,11 @@ loop:
 	VMOVUPS 64(BX), Z3
 	VFMADD231PS.BCST 8(R8), Z3, Z0
 	VFMADD231PS.BCST 12(R8), Z3, Z1
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
-	PREFETCHT1 64(BX)(R13*1)
-	PREFETCHT0 576(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
+	PREFETCHT1 64(AX)
+	PREFETCHT0 576(BX)
+	PREFETCHT1 4096(AX)
 	ADDQ DI, AX
 	ADDQ $16, R8
 	ADDQ $128, BX
@@ -101,24 +113,32 @@ odd:
 	VMOVUPS (BX), Z2
 	VFMADD231PS.BCST (R8), Z2, Z0
 	VFMADD231PS.BCST 4(R8), Z2, Z1
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z1, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallF323(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallF323(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
+// func avx512TallF323(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF323(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -150,11 +170,11 @@ loop:
 	VFMADD231PS.BCST 12(R8), Z4, Z0
 	VFMADD231PS.BCST 16(R8), Z4, Z1
 	VFMADD231PS.BCST 20(R8), Z4, Z2
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
-	PREFETCHT1 64(BX)(R13*1)
-	PREFETCHT0 576(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
+	PREFETCHT1 64(AX)
+	PREFETCHT0 576(BX)
+	PREFETCHT1 4096(AX)
 	ADDQ DI, AX
 	ADDQ $24, R8
 	ADDQ $128, BX
@@ -167,26 +187,34 @@ odd:
 	VFMADD231PS.BCST (R8), Z3, Z0
 	VFMADD231PS.BCST 4(R8), Z3, Z1
 	VFMADD231PS.BCST 8(R8), Z3, Z2
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z1, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z2, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallF324(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallF324(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
+// func avx512TallF324(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF324(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -225,11 +253,11 @@ loop:
 	VFMADD231PS.BCST 20(R8), Z5, Z1
 	VFMADD231PS.BCST 24(R8), Z5, Z2
 	VFMADD231PS.BCST 28(R8), Z5, Z3
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
-	PREFETCHT1 64(BX)(R13*1)
-	PREFETCHT0 576(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
+	PREFETCHT1 64(AX)
+	PREFETCHT0 576(BX)
+	PREFETCHT1 4096(AX)
 	ADDQ DI, AX
 	ADDQ $32, R8
 	ADDQ $128, BX
@@ -243,6 +271,7 @@ odd:
 	VFMADD231PS.BCST 4(R8), Z4, Z1
 	VFMADD231PS.BCST 8(R8), Z4, Z2
 	VFMADD231PS.BCST 12(R8), Z4, Z3
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
@@ -251,20 +280,27 @@ store:
 	VMOVUPS Z2, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z3, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallF325(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallF325(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
+// func avx512TallF325(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF325(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -310,11 +346,11 @@ loop:
 	VFMADD231PS.BCST 28(R8), Z6, Z2
 	VFMADD231PS.BCST 32(R8), Z6, Z3
 	VFMADD231PS.BCST 36(R8), Z6, Z4
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
-	PREFETCHT1 64(BX)(R13*1)
-	PREFETCHT0 576(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
+	PREFETCHT1 64(AX)
+	PREFETCHT0 576(BX)
+	PREFETCHT1 4096(AX)
 	ADDQ DI, AX
 	ADDQ $40, R8
 	ADDQ $128, BX
@@ -329,6 +365,7 @@ odd:
 	VFMADD231PS.BCST 8(R8), Z5, Z2
 	VFMADD231PS.BCST 12(R8), Z5, Z3
 	VFMADD231PS.BCST 16(R8), Z5, Z4
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
@@ -339,20 +376,27 @@ store:
 	VMOVUPS Z3, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z4, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallF326(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallF326(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
+// func avx512TallF326(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF326(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -405,11 +449,11 @@ loop:
 	VFMADD231PS.BCST 36(R8), Z7, Z3
 	VFMADD231PS.BCST 40(R8), Z7, Z4
 	VFMADD231PS.BCST 44(R8), Z7, Z5
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
-	PREFETCHT1 64(BX)(R13*1)
-	PREFETCHT0 576(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
+	PREFETCHT1 64(AX)
+	PREFETCHT0 576(BX)
+	PREFETCHT1 4096(AX)
 	ADDQ DI, AX
 	ADDQ $48, R8
 	ADDQ $128, BX
@@ -425,6 +469,7 @@ odd:
 	VFMADD231PS.BCST 12(R8), Z6, Z3
 	VFMADD231PS.BCST 16(R8), Z6, Z4
 	VFMADD231PS.BCST 20(R8), Z6, Z5
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
@@ -437,20 +482,27 @@ store:
 	VMOVUPS Z4, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z5, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallF327(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallF327(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
+// func avx512TallF327(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF327(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -510,11 +562,11 @@ loop:
 	VFMADD231PS.BCST 44(R8), Z8, Z4
 	VFMADD231PS.BCST 48(R8), Z8, Z5
 	VFMADD231PS.BCST 52(R8), Z8, Z6
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
-	PREFETCHT1 64(BX)(R13*1)
-	PREFETCHT0 576(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
+	PREFETCHT1 64(AX)
+	PREFETCHT0 576(BX)
+	PREFETCHT1 4096(AX)
 	ADDQ DI, AX
 	ADDQ $56, R8
 	ADDQ $128, BX
@@ -531,6 +583,7 @@ odd:
 	VFMADD231PS.BCST 16(R8), Z7, Z4
 	VFMADD231PS.BCST 20(R8), Z7, Z5
 	VFMADD231PS.BCST 24(R8), Z7, Z6
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
@@ -545,20 +598,27 @@ store:
 	VMOVUPS Z5, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z6, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallF328(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallF328(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
+// func avx512TallF328(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF328(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -625,11 +685,11 @@ loop:
 	VFMADD231PS.BCST 52(R8), Z9, Z5
 	VFMADD231PS.BCST 56(R8), Z9, Z6
 	VFMADD231PS.BCST 60(R8), Z9, Z7
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
-	PREFETCHT1 64(BX)(R13*1)
-	PREFETCHT0 576(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
+	PREFETCHT1 64(AX)
+	PREFETCHT0 576(BX)
+	PREFETCHT1 4096(AX)
 	ADDQ DI, AX
 	ADDQ $64, R8
 	ADDQ $128, BX
@@ -647,6 +707,7 @@ odd:
 	VFMADD231PS.BCST 20(R8), Z8, Z5
 	VFMADD231PS.BCST 24(R8), Z8, Z6
 	VFMADD231PS.BCST 28(R8), Z8, Z7
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
@@ -663,20 +724,27 @@ store:
 	VMOVUPS Z6, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z7, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallF329(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallF329(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
+// func avx512TallF329(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF329(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -750,11 +818,11 @@ loop:
 	VFMADD231PS.BCST 60(R8), Z10, Z6
 	VFMADD231PS.BCST 64(R8), Z10, Z7
 	VFMADD231PS.BCST 68(R8), Z10, Z8
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
-	PREFETCHT1 64(BX)(R13*1)
-	PREFETCHT0 576(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
+	PREFETCHT1 64(AX)
+	PREFETCHT0 576(BX)
+	PREFETCHT1 4096(AX)
 	ADDQ DI, AX
 	ADDQ $72, R8
 	ADDQ $128, BX
@@ -773,6 +841,7 @@ odd:
 	VFMADD231PS.BCST 24(R8), Z9, Z6
 	VFMADD231PS.BCST 28(R8), Z9, Z7
 	VFMADD231PS.BCST 32(R8), Z9, Z8
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
@@ -791,20 +860,27 @@ store:
 	VMOVUPS Z7, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z8, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallF3210(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallF3210(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
+// func avx512TallF3210(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF3210(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -885,11 +961,11 @@ loop:
 	VFMADD231PS.BCST 68(R8), Z11, Z7
 	VFMADD231PS.BCST 72(R8), Z11, Z8
 	VFMADD231PS.BCST 76(R8), Z11, Z9
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
-	PREFETCHT1 64(BX)(R13*1)
-	PREFETCHT0 576(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
+	PREFETCHT1 64(AX)
+	PREFETCHT0 576(BX)
+	PREFETCHT1 4096(AX)
 	ADDQ DI, AX
 	ADDQ $80, R8
 	ADDQ $128, BX
@@ -909,6 +985,7 @@ odd:
 	VFMADD231PS.BCST 28(R8), Z10, Z7
 	VFMADD231PS.BCST 32(R8), Z10, Z8
 	VFMADD231PS.BCST 36(R8), Z10, Z9
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
@@ -929,20 +1006,27 @@ store:
 	VMOVUPS Z8, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z9, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallF3211(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallF3211(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
+// func avx512TallF3211(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF3211(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -1030,11 +1114,11 @@ loop:
 	VFMADD231PS.BCST 76(R8), Z12, Z8
 	VFMADD231PS.BCST 80(R8), Z12, Z9
 	VFMADD231PS.BCST 84(R8), Z12, Z10
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
-	PREFETCHT1 64(BX)(R13*1)
-	PREFETCHT0 576(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
+	PREFETCHT1 64(AX)
+	PREFETCHT0 576(BX)
+	PREFETCHT1 4096(AX)
 	ADDQ DI, AX
 	ADDQ $88, R8
 	ADDQ $128, BX
@@ -1055,6 +1139,7 @@ odd:
 	VFMADD231PS.BCST 32(R8), Z11, Z8
 	VFMADD231PS.BCST 36(R8), Z11, Z9
 	VFMADD231PS.BCST 40(R8), Z11, Z10
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
@@ -1077,20 +1162,27 @@ store:
 	VMOVUPS Z9, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z10, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallF3212(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallF3212(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
+// func avx512TallF3212(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF3212(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -1185,11 +1277,11 @@ loop:
 	VFMADD231PS.BCST 84(R8), Z13, Z9
 	VFMADD231PS.BCST 88(R8), Z13, Z10
 	VFMADD231PS.BCST 92(R8), Z13, Z11
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
-	PREFETCHT1 64(BX)(R13*1)
-	PREFETCHT0 576(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
+	PREFETCHT1 64(AX)
+	PREFETCHT0 576(BX)
+	PREFETCHT1 4096(AX)
 	ADDQ DI, AX
 	ADDQ $96, R8
 	ADDQ $128, BX
@@ -1211,6 +1303,7 @@ odd:
 	VFMADD231PS.BCST 36(R8), Z12, Z9
 	VFMADD231PS.BCST 40(R8), Z12, Z10
 	VFMADD231PS.BCST 44(R8), Z12, Z11
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
@@ -1235,20 +1328,27 @@ store:
 	VMOVUPS Z10, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z11, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallF3213(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallF3213(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
+// func avx512TallF3213(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF3213(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -1350,11 +1450,11 @@ loop:
 	VFMADD231PS.BCST 92(R8), Z14, Z10
 	VFMADD231PS.BCST 96(R8), Z14, Z11
 	VFMADD231PS.BCST 100(R8), Z14, Z12
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
-	PREFETCHT1 64(BX)(R13*1)
-	PREFETCHT0 576(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
+	PREFETCHT1 64(AX)
+	PREFETCHT0 576(BX)
+	PREFETCHT1 4096(AX)
 	ADDQ DI, AX
 	ADDQ $104, R8
 	ADDQ $128, BX
@@ -1377,6 +1477,7 @@ odd:
 	VFMADD231PS.BCST 40(R8), Z13, Z10
 	VFMADD231PS.BCST 44(R8), Z13, Z11
 	VFMADD231PS.BCST 48(R8), Z13, Z12
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
@@ -1403,20 +1504,27 @@ store:
 	VMOVUPS Z11, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z12, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallF3214(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallF3214(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
+// func avx512TallF3214(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF3214(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -1525,11 +1633,11 @@ loop:
 	VFMADD231PS.BCST 100(R8), Z15, Z11
 	VFMADD231PS.BCST 104(R8), Z15, Z12
 	VFMADD231PS.BCST 108(R8), Z15, Z13
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
-	PREFETCHT1 64(BX)(R13*1)
-	PREFETCHT0 576(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
+	PREFETCHT1 64(AX)
+	PREFETCHT0 576(BX)
+	PREFETCHT1 4096(AX)
 	ADDQ DI, AX
 	ADDQ $112, R8
 	ADDQ $128, BX
@@ -1553,6 +1661,7 @@ odd:
 	VFMADD231PS.BCST 44(R8), Z14, Z11
 	VFMADD231PS.BCST 48(R8), Z14, Z12
 	VFMADD231PS.BCST 52(R8), Z14, Z13
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
@@ -1581,20 +1690,27 @@ store:
 	VMOVUPS Z12, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z13, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallF3215(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallF3215(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
+// func avx512TallF3215(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF3215(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -1710,11 +1826,11 @@ loop:
 	VFMADD231PS.BCST 108(R8), Z16, Z12
 	VFMADD231PS.BCST 112(R8), Z16, Z13
 	VFMADD231PS.BCST 116(R8), Z16, Z14
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
-	PREFETCHT1 64(BX)(R13*1)
-	PREFETCHT0 576(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
+	PREFETCHT1 64(AX)
+	PREFETCHT0 576(BX)
+	PREFETCHT1 4096(AX)
 	ADDQ DI, AX
 	ADDQ $120, R8
 	ADDQ $128, BX
@@ -1739,6 +1855,7 @@ odd:
 	VFMADD231PS.BCST 48(R8), Z15, Z12
 	VFMADD231PS.BCST 52(R8), Z15, Z13
 	VFMADD231PS.BCST 56(R8), Z15, Z14
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
@@ -1769,20 +1886,27 @@ store:
 	VMOVUPS Z13, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z14, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallF3216(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallF3216(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
+// func avx512TallF3216(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallF3216(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -1905,11 +2029,11 @@ loop:
 	VFMADD231PS.BCST 116(R8), Z17, Z13
 	VFMADD231PS.BCST 120(R8), Z17, Z14
 	VFMADD231PS.BCST 124(R8), Z17, Z15
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
-	PREFETCHT1 64(BX)(R13*1)
-	PREFETCHT0 576(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
+	PREFETCHT1 64(AX)
+	PREFETCHT0 576(BX)
+	PREFETCHT1 4096(AX)
 	ADDQ DI, AX
 	ADDQ $128, R8
 	ADDQ $128, BX
@@ -1935,6 +2059,7 @@ odd:
 	VFMADD231PS.BCST 52(R8), Z16, Z13
 	VFMADD231PS.BCST 56(R8), Z16, Z14
 	VFMADD231PS.BCST 60(R8), Z16, Z15
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
@@ -1967,23 +2092,30 @@ store:
 	VMOVUPS Z14, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z15, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallBF161(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallBF161(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
-	MOVL $0xffff0000, R10
-	VMOVD R10, X3
+// func avx512TallBF161(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF161(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+	MOVL $0xffff0000, CX
+	VMOVD CX, X3
 	VPBROADCASTD X3, Z3
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -2001,9 +2133,8 @@ loop:
 	VFMADD231PS.BCST (R8), Z1, Z0
 	VPANDD (BX), Z3, Z2
 	VFMADD231PS.BCST 4(R8), Z2, Z0
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
 	ADDQ DI, AX
 	ADDQ $8, R8
 	ADDQ $64, BX
@@ -2014,25 +2145,33 @@ odd:
 	JEQ store
 	VPSLLD $16, (BX), Z1
 	VFMADD231PS.BCST (R8), Z1, Z0
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallBF162(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallBF162(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
-	MOVL $0xffff0000, R10
-	VMOVD R10, X4
+// func avx512TallBF162(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF162(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+	MOVL $0xffff0000, CX
+	VMOVD CX, X4
 	VPBROADCASTD X4, Z4
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -2057,9 +2196,8 @@ loop:
 	VPANDD (BX), Z4, Z3
 	VFMADD231PS.BCST 8(R8), Z3, Z0
 	VFMADD231PS.BCST 12(R8), Z3, Z1
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
 	ADDQ DI, AX
 	ADDQ $16, R8
 	ADDQ $64, BX
@@ -2071,27 +2209,35 @@ odd:
 	VPSLLD $16, (BX), Z2
 	VFMADD231PS.BCST (R8), Z2, Z0
 	VFMADD231PS.BCST 4(R8), Z2, Z1
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z1, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallBF163(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallBF163(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
-	MOVL $0xffff0000, R10
-	VMOVD R10, X5
+// func avx512TallBF163(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF163(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+	MOVL $0xffff0000, CX
+	VMOVD CX, X5
 	VPBROADCASTD X5, Z5
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -2123,9 +2269,8 @@ loop:
 	VFMADD231PS.BCST 12(R8), Z4, Z0
 	VFMADD231PS.BCST 16(R8), Z4, Z1
 	VFMADD231PS.BCST 20(R8), Z4, Z2
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
 	ADDQ DI, AX
 	ADDQ $24, R8
 	ADDQ $64, BX
@@ -2138,29 +2283,37 @@ odd:
 	VFMADD231PS.BCST (R8), Z3, Z0
 	VFMADD231PS.BCST 4(R8), Z3, Z1
 	VFMADD231PS.BCST 8(R8), Z3, Z2
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z1, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z2, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallBF164(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallBF164(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
-	MOVL $0xffff0000, R10
-	VMOVD R10, X6
+// func avx512TallBF164(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF164(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+	MOVL $0xffff0000, CX
+	VMOVD CX, X6
 	VPBROADCASTD X6, Z6
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -2199,9 +2352,8 @@ loop:
 	VFMADD231PS.BCST 20(R8), Z5, Z1
 	VFMADD231PS.BCST 24(R8), Z5, Z2
 	VFMADD231PS.BCST 28(R8), Z5, Z3
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
 	ADDQ DI, AX
 	ADDQ $32, R8
 	ADDQ $64, BX
@@ -2215,6 +2367,7 @@ odd:
 	VFMADD231PS.BCST 4(R8), Z4, Z1
 	VFMADD231PS.BCST 8(R8), Z4, Z2
 	VFMADD231PS.BCST 12(R8), Z4, Z3
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
@@ -2223,23 +2376,30 @@ store:
 	VMOVUPS Z2, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z3, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallBF165(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallBF165(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
-	MOVL $0xffff0000, R10
-	VMOVD R10, X7
+// func avx512TallBF165(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF165(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+	MOVL $0xffff0000, CX
+	VMOVD CX, X7
 	VPBROADCASTD X7, Z7
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -2285,9 +2445,8 @@ loop:
 	VFMADD231PS.BCST 28(R8), Z6, Z2
 	VFMADD231PS.BCST 32(R8), Z6, Z3
 	VFMADD231PS.BCST 36(R8), Z6, Z4
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
 	ADDQ DI, AX
 	ADDQ $40, R8
 	ADDQ $64, BX
@@ -2302,6 +2461,7 @@ odd:
 	VFMADD231PS.BCST 8(R8), Z5, Z2
 	VFMADD231PS.BCST 12(R8), Z5, Z3
 	VFMADD231PS.BCST 16(R8), Z5, Z4
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
@@ -2312,23 +2472,30 @@ store:
 	VMOVUPS Z3, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z4, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallBF166(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallBF166(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
-	MOVL $0xffff0000, R10
-	VMOVD R10, X8
+// func avx512TallBF166(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF166(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+	MOVL $0xffff0000, CX
+	VMOVD CX, X8
 	VPBROADCASTD X8, Z8
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -2381,9 +2548,8 @@ loop:
 	VFMADD231PS.BCST 36(R8), Z7, Z3
 	VFMADD231PS.BCST 40(R8), Z7, Z4
 	VFMADD231PS.BCST 44(R8), Z7, Z5
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
 	ADDQ DI, AX
 	ADDQ $48, R8
 	ADDQ $64, BX
@@ -2399,6 +2565,7 @@ odd:
 	VFMADD231PS.BCST 12(R8), Z6, Z3
 	VFMADD231PS.BCST 16(R8), Z6, Z4
 	VFMADD231PS.BCST 20(R8), Z6, Z5
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
@@ -2411,23 +2578,30 @@ store:
 	VMOVUPS Z4, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z5, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallBF167(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallBF167(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
-	MOVL $0xffff0000, R10
-	VMOVD R10, X9
+// func avx512TallBF167(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF167(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+	MOVL $0xffff0000, CX
+	VMOVD CX, X9
 	VPBROADCASTD X9, Z9
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -2487,9 +2661,8 @@ loop:
 	VFMADD231PS.BCST 44(R8), Z8, Z4
 	VFMADD231PS.BCST 48(R8), Z8, Z5
 	VFMADD231PS.BCST 52(R8), Z8, Z6
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
 	ADDQ DI, AX
 	ADDQ $56, R8
 	ADDQ $64, BX
@@ -2506,6 +2679,7 @@ odd:
 	VFMADD231PS.BCST 16(R8), Z7, Z4
 	VFMADD231PS.BCST 20(R8), Z7, Z5
 	VFMADD231PS.BCST 24(R8), Z7, Z6
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
@@ -2520,23 +2694,30 @@ store:
 	VMOVUPS Z5, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z6, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallBF168(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallBF168(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
-	MOVL $0xffff0000, R10
-	VMOVD R10, X10
+// func avx512TallBF168(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF168(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+	MOVL $0xffff0000, CX
+	VMOVD CX, X10
 	VPBROADCASTD X10, Z10
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -2603,9 +2784,8 @@ loop:
 	VFMADD231PS.BCST 52(R8), Z9, Z5
 	VFMADD231PS.BCST 56(R8), Z9, Z6
 	VFMADD231PS.BCST 60(R8), Z9, Z7
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
 	ADDQ DI, AX
 	ADDQ $64, R8
 	ADDQ $64, BX
@@ -2623,6 +2803,7 @@ odd:
 	VFMADD231PS.BCST 20(R8), Z8, Z5
 	VFMADD231PS.BCST 24(R8), Z8, Z6
 	VFMADD231PS.BCST 28(R8), Z8, Z7
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
@@ -2639,23 +2820,30 @@ store:
 	VMOVUPS Z6, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z7, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallBF169(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallBF169(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
-	MOVL $0xffff0000, R10
-	VMOVD R10, X11
+// func avx512TallBF169(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF169(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+	MOVL $0xffff0000, CX
+	VMOVD CX, X11
 	VPBROADCASTD X11, Z11
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -2729,9 +2917,8 @@ loop:
 	VFMADD231PS.BCST 60(R8), Z10, Z6
 	VFMADD231PS.BCST 64(R8), Z10, Z7
 	VFMADD231PS.BCST 68(R8), Z10, Z8
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
 	ADDQ DI, AX
 	ADDQ $72, R8
 	ADDQ $64, BX
@@ -2750,6 +2937,7 @@ odd:
 	VFMADD231PS.BCST 24(R8), Z9, Z6
 	VFMADD231PS.BCST 28(R8), Z9, Z7
 	VFMADD231PS.BCST 32(R8), Z9, Z8
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
@@ -2768,23 +2956,30 @@ store:
 	VMOVUPS Z7, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z8, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallBF1610(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallBF1610(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
-	MOVL $0xffff0000, R10
-	VMOVD R10, X12
+// func avx512TallBF1610(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF1610(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+	MOVL $0xffff0000, CX
+	VMOVD CX, X12
 	VPBROADCASTD X12, Z12
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -2865,9 +3060,8 @@ loop:
 	VFMADD231PS.BCST 68(R8), Z11, Z7
 	VFMADD231PS.BCST 72(R8), Z11, Z8
 	VFMADD231PS.BCST 76(R8), Z11, Z9
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
 	ADDQ DI, AX
 	ADDQ $80, R8
 	ADDQ $64, BX
@@ -2887,6 +3081,7 @@ odd:
 	VFMADD231PS.BCST 28(R8), Z10, Z7
 	VFMADD231PS.BCST 32(R8), Z10, Z8
 	VFMADD231PS.BCST 36(R8), Z10, Z9
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
@@ -2907,23 +3102,30 @@ store:
 	VMOVUPS Z8, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z9, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallBF1611(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallBF1611(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
-	MOVL $0xffff0000, R10
-	VMOVD R10, X13
+// func avx512TallBF1611(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF1611(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+	MOVL $0xffff0000, CX
+	VMOVD CX, X13
 	VPBROADCASTD X13, Z13
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -3011,9 +3213,8 @@ loop:
 	VFMADD231PS.BCST 76(R8), Z12, Z8
 	VFMADD231PS.BCST 80(R8), Z12, Z9
 	VFMADD231PS.BCST 84(R8), Z12, Z10
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
 	ADDQ DI, AX
 	ADDQ $88, R8
 	ADDQ $64, BX
@@ -3034,6 +3235,7 @@ odd:
 	VFMADD231PS.BCST 32(R8), Z11, Z8
 	VFMADD231PS.BCST 36(R8), Z11, Z9
 	VFMADD231PS.BCST 40(R8), Z11, Z10
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
@@ -3056,23 +3258,30 @@ store:
 	VMOVUPS Z9, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z10, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallBF1612(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallBF1612(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
-	MOVL $0xffff0000, R10
-	VMOVD R10, X14
+// func avx512TallBF1612(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF1612(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+	MOVL $0xffff0000, CX
+	VMOVD CX, X14
 	VPBROADCASTD X14, Z14
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -3167,9 +3376,8 @@ loop:
 	VFMADD231PS.BCST 84(R8), Z13, Z9
 	VFMADD231PS.BCST 88(R8), Z13, Z10
 	VFMADD231PS.BCST 92(R8), Z13, Z11
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
 	ADDQ DI, AX
 	ADDQ $96, R8
 	ADDQ $64, BX
@@ -3191,6 +3399,7 @@ odd:
 	VFMADD231PS.BCST 36(R8), Z12, Z9
 	VFMADD231PS.BCST 40(R8), Z12, Z10
 	VFMADD231PS.BCST 44(R8), Z12, Z11
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
@@ -3215,23 +3424,30 @@ store:
 	VMOVUPS Z10, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z11, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallBF1613(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallBF1613(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
-	MOVL $0xffff0000, R10
-	VMOVD R10, X15
+// func avx512TallBF1613(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF1613(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+	MOVL $0xffff0000, CX
+	VMOVD CX, X15
 	VPBROADCASTD X15, Z15
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -3333,9 +3549,8 @@ loop:
 	VFMADD231PS.BCST 92(R8), Z14, Z10
 	VFMADD231PS.BCST 96(R8), Z14, Z11
 	VFMADD231PS.BCST 100(R8), Z14, Z12
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
 	ADDQ DI, AX
 	ADDQ $104, R8
 	ADDQ $64, BX
@@ -3358,6 +3573,7 @@ odd:
 	VFMADD231PS.BCST 40(R8), Z13, Z10
 	VFMADD231PS.BCST 44(R8), Z13, Z11
 	VFMADD231PS.BCST 48(R8), Z13, Z12
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
@@ -3384,23 +3600,30 @@ store:
 	VMOVUPS Z11, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z12, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallBF1614(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallBF1614(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
-	MOVL $0xffff0000, R10
-	VMOVD R10, X16
+// func avx512TallBF1614(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF1614(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+	MOVL $0xffff0000, CX
+	VMOVD CX, X16
 	VPBROADCASTD X16, Z16
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -3509,9 +3732,8 @@ loop:
 	VFMADD231PS.BCST 100(R8), Z15, Z11
 	VFMADD231PS.BCST 104(R8), Z15, Z12
 	VFMADD231PS.BCST 108(R8), Z15, Z13
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
 	ADDQ DI, AX
 	ADDQ $112, R8
 	ADDQ $64, BX
@@ -3535,6 +3757,7 @@ odd:
 	VFMADD231PS.BCST 44(R8), Z14, Z11
 	VFMADD231PS.BCST 48(R8), Z14, Z12
 	VFMADD231PS.BCST 52(R8), Z14, Z13
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
@@ -3563,23 +3786,30 @@ store:
 	VMOVUPS Z12, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z13, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallBF1615(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallBF1615(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
-	MOVL $0xffff0000, R10
-	VMOVD R10, X17
+// func avx512TallBF1615(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF1615(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+	MOVL $0xffff0000, CX
+	VMOVD CX, X17
 	VPBROADCASTD X17, Z17
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -3695,9 +3925,8 @@ loop:
 	VFMADD231PS.BCST 108(R8), Z16, Z12
 	VFMADD231PS.BCST 112(R8), Z16, Z13
 	VFMADD231PS.BCST 116(R8), Z16, Z14
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
 	ADDQ DI, AX
 	ADDQ $120, R8
 	ADDQ $64, BX
@@ -3722,6 +3951,7 @@ odd:
 	VFMADD231PS.BCST 48(R8), Z15, Z12
 	VFMADD231PS.BCST 52(R8), Z15, Z13
 	VFMADD231PS.BCST 56(R8), Z15, Z14
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
@@ -3752,23 +3982,30 @@ store:
 	VMOVUPS Z13, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z14, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET
 
-// func avx512TallBF1616(k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int)
-TEXT ·avx512TallBF1616(SB), NOSPLIT, $0-72
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), R8
-	MOVQ b+16(FP), BX
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), SI
-	MOVQ load+40(FP), R9
-	MOVQ ahead+48(FP), R13
-	MOVQ soon+56(FP), AX
-	MOVQ step+64(FP), DI
-	MOVL $0xffff0000, R10
-	VMOVD R10, X18
+// func avx512TallBF1616(panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int)
+TEXT ·avx512TallBF1616(SB), NOSPLIT, $0-88
+	MOVQ panels+0(FP), R12
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), DX
+	MOVQ ldc+40(FP), SI
+	MOVQ load+48(FP), R9
+	MOVQ ahead+56(FP), AX
+	MOVQ pace+64(FP), DI
+	MOVQ soon+72(FP), R13
+	MOVQ step+80(FP), R10
+	ADDQ BX, AX
+	MOVL $0xffff0000, CX
+	VMOVD CX, X18
 	VPBROADCASTD X18, Z18
+panel:
+	MOVQ k+8(FP), CX
+	MOVQ a+16(FP), R8
 	MOVQ DX, R11
 	TESTQ R9, R9
 	JEQ zero
@@ -3891,9 +4128,8 @@ loop:
 	VFMADD231PS.BCST 116(R8), Z17, Z13
 	VFMADD231PS.BCST 120(R8), Z17, Z14
 	VFMADD231PS.BCST 124(R8), Z17, Z15
-	PREFETCHT1 0(BX)(R13*1)
-	PREFETCHT0 512(BX)
 	PREFETCHT1 (AX)
+	PREFETCHT0 512(BX)
 	ADDQ DI, AX
 	ADDQ $128, R8
 	ADDQ $64, BX
@@ -3919,6 +4155,7 @@ odd:
 	VFMADD231PS.BCST 52(R8), Z16, Z13
 	VFMADD231PS.BCST 56(R8), Z16, Z14
 	VFMADD231PS.BCST 60(R8), Z16, Z15
+	ADDQ $64, BX
 store:
 	VMOVUPS Z0, (DX)
 	ADDQ SI, DX
@@ -3951,5 +4188,8 @@ store:
 	VMOVUPS Z14, (DX)
 	ADDQ SI, DX
 	VMOVUPS Z15, (DX)
+	LEAQ 64(R11), DX
+	DECQ R12
+	JNZ panel
 	VZEROUPPER
 	RET

@@ -92,9 +92,10 @@ func (t alone) pageAt(i int, base, register string) {
 // acc is register j of the scores of a page's row i.
 func (t alone) acc(page, i, j int) string { return t.r(t.cols*(t.together*i+page) + j) }
 
-// scores writes the scores of the next pages to s, and fetches the keys of as many more.
+// scores writes the scores of the next pages to s, and fetches the keys of as many more, and
+// for a second-level cache those of as many after these.
 func (t alone) scores() {
-	at := []string{"BX", "DX", "R11", "R13"}[:2*t.together] // pages of this round, then of the next
+	at := []string{"BX", "DX", "R11", "R13", "AX", "SI"}[:3*t.together] // pages of this round and of the next two
 	for i, register := range at {
 		t.pageAt(i, "k+16(FP)", register)
 	}
@@ -114,8 +115,11 @@ func (t alone) scores() {
 			t.scoresOf(at[page:page+1], page)
 		}
 	}
-	for _, register := range at[t.together:] {
+	for _, register := range at[t.together : 2*t.together] {
 		t.op("PREFETCHT0", mem(0, register))
+	}
+	for _, register := range at[2*t.together:] {
+		t.op("PREFETCHT1", mem(0, register))
 	}
 	for _, register := range at {
 		t.op("ADDQ", "$64", register)
@@ -155,11 +159,11 @@ func (t alone) scoresOf(at []string, page int) {
 }
 
 // values adds the weighted values of a page to acc, 16 columns at a time, and fetches the
-// values of the next. The weights end at R8.
+// values of the next two, line after line. The weights end at R8.
 func (t alone) values() {
 	t.pageAt(0, "v+24(FP)", "AX")
 	t.pageAt(1, "v+24(FP)", "R13")
-	t.op("SUBQ", "AX", "R13")
+	t.pageAt(2, "v+24(FP)", "DX")
 	t.op("MOVQ", "acc+80(FP)", "R11")
 	t.op("MOVQ", "d+56(FP)", "R12")
 	t.op("LEAQ", "(R12*4)", "R9")
@@ -173,6 +177,8 @@ func (t alone) values() {
 	}
 	t.eachSum(func(sum, at string) { t.op("VMOVUPS", sum, at) })
 	t.op("ADDQ", "$64", "AX")
+	t.op("ADDQ", "$1024", "R13")
+	t.op("ADDQ", "$1024", "DX")
 	t.op("ADDQ", "$64", "R11")
 	t.op("SUBQ", "$16", "R12")
 	t.op("JGT", "columns")
@@ -195,7 +201,8 @@ func (t alone) value(key int) {
 	for j := range t.cols {
 		t.op("VMOVUPS", mem(t.isa.bytes()*j, "BX"), value(j))
 	}
-	t.op("PREFETCHT0", "(BX)(R13*1)")
+	t.op("PREFETCHT0", mem(64*key, "R13"))
+	t.op("PREFETCHT1", mem(64*key, "DX"))
 	for i := range t.rows {
 		weight := mem(64*(i-t.rows)+4*key, "R8")
 		if t.reg == "Z" {

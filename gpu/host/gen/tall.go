@@ -2,19 +2,21 @@ package main
 
 import "fmt"
 
-// tallParams is the signature of a tall tile: C[m,16] (+)= A[m,k] · B[k,16] for few rows and a
-// weight that is read as one stream. A is packed, its element (i,p) at a[p*m+i]; B's rows
-// follow each other, C's are ldc bytes apart; C is read only if load is not 0. What lies ahead
-// bytes further on is fetched, and with every two rows a line from soon on, step bytes apart.
-// An element is one chain of fused multiply-adds over p = 0..k-1, as in a tile.
+// tallParams is the signature of a tall tile: C[m,16·panels] (+)= A[m,k] · B for few rows and a
+// weight that is read as one stream. A is packed, its element (i,p) at a[p*m+i]. B is panels of
+// 16 columns, one after the other, and in each its rows; C's rows are ldc bytes apart, and read
+// only if load is not 0. With every two rows of B, what lies at b+ahead is fetched, and ahead
+// grows by pace; so is a line of soon, which moves by step. An element is one chain of fused
+// multiply-adds over p = 0..k-1, as in a tile.
 //
 // Rows of bfloat16 stand in pairs: a word has row p in its low half and row p+1 in its high
 // half, so that one shift and one mask widen a line.
 const (
-	tallParams = "k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead int, soon unsafe.Pointer, step int"
-	tallArgs   = 9 * 8
+	tallParams = "panels, k int, a *float32, b unsafe.Pointer, c *float32, ldc, load, ahead, pace int, soon unsafe.Pointer, step int"
+	tallArgs   = 11 * 8
 	tallCols   = 16
-	tallNear   = 512 // bytes
+	tallNear   = 512  // bytes
+	tallLead   = 4096 // bytes beyond ahead
 )
 
 func tallName(s isa, bf16 bool, rows int) string {
@@ -52,54 +54,78 @@ func (a *asm) tall(s isa, bf16 bool, rows int) string {
 	name := tallName(s, bf16, rows)
 	a.text(name, tallParams, tallArgs)
 	for _, arg := range [][2]string{
-		{"k+0(FP)", "CX"},
-		{"a+8(FP)", "R8"},
-		{"b+16(FP)", "BX"},
-		{"c+24(FP)", "DX"},
-		{"ldc+32(FP)", "SI"},
-		{"load+40(FP)", "R9"},
-		{"ahead+48(FP)", "R13"},
-		{"soon+56(FP)", "AX"},
-		{"step+64(FP)", "DI"},
+		{"panels+0(FP)", "R12"},
+		{"b+24(FP)", "BX"},
+		{"c+32(FP)", "DX"},
+		{"ldc+40(FP)", "SI"},
+		{"load+48(FP)", "R9"},
+		{"ahead+56(FP)", "AX"},
+		{"pace+64(FP)", "DI"},
+		{"soon+72(FP)", "R13"},
+		{"step+80(FP)", "R10"},
 	} {
 		a.op("MOVQ", arg[0], arg[1])
 	}
+	a.op("ADDQ", "BX", "AX")
 	if bf16 {
 		low := "X" + t.mask()[1:]
-		a.op("MOVL", "$0xffff0000", "R10")
-		a.op("VMOVD", "R10", low)
+		a.op("MOVL", "$0xffff0000", "CX")
+		a.op("VMOVD", "CX", low)
 		a.op("VPBROADCASTD", low, t.mask())
 	}
+	a.label("panel")
+	a.op("MOVQ", "k+8(FP)", "CX")
+	a.op("MOVQ", "a+16(FP)", "R8")
 	t.start()
-	line := 4 * tallCols
-	pair := 2 * line // bytes of two rows of B
-	if bf16 {
-		pair = line
-	}
 	a.op("SUBQ", "$2", "CX")
 	a.op("JLT", "odd")
 	a.label("loop")
 	t.step(0)
 	t.step(1)
-	for at := 0; at < pair; at += 64 { // far ahead into a second-level cache, then into the first
-		a.op("PREFETCHT1", fmt.Sprintf("%d(BX)(R13*1)", at))
-		a.op("PREFETCHT0", mem(tallNear+at, "BX"))
-	}
-	a.op("PREFETCHT1", "(AX)")
-	a.op("ADDQ", "DI", "AX")
+	t.fetch()
 	a.op("ADDQ", fmt.Sprintf("$%d", 8*rows), "R8")
-	a.op("ADDQ", fmt.Sprintf("$%d", pair), "BX")
+	a.op("ADDQ", fmt.Sprintf("$%d", t.pair()), "BX")
 	a.op("SUBQ", "$2", "CX")
 	a.op("JGE", "loop")
 	a.label("odd")
 	a.op("ADDQ", "$2", "CX")
 	a.op("JEQ", "store")
 	t.step(0)
+	a.op("ADDQ", fmt.Sprintf("$%d", 4*tallCols), "BX")
 	a.label("store")
 	t.each(func(i, j int) { a.op(s.move, t.acc(i, j), mem(s.bytes()*j, "DX")) })
+	a.op("LEAQ", fmt.Sprintf("%d(R11)", 4*tallCols), "DX")
+	a.op("DECQ", "R12")
+	a.op("JNZ", "panel")
 	a.op("VZEROUPPER")
 	a.op("RET")
 	return name
+}
+
+// pair is the bytes of two rows of B.
+func (t tall) pair() int {
+	if t.bf16 {
+		return 4 * tallCols
+	}
+	return 8 * tallCols
+}
+
+// fetch asks for two rows of B far ahead, for a second-level cache, then near, for the first. A
+// processor with many requests under way drops some: float32, which memory holds up more than
+// multiplying does, is asked for once more, still further ahead.
+func (t tall) fetch() {
+	for at := 0; at < t.pair(); at += 64 {
+		t.op("PREFETCHT1", mem(at, "AX"))
+		t.op("PREFETCHT0", mem(tallNear+at, "BX"))
+	}
+	if t.reg == "Z" && !t.bf16 {
+		t.op("PREFETCHT1", mem(tallLead, "AX"))
+	}
+	t.op("ADDQ", "DI", "AX")
+	if t.reg == "Y" {
+		t.op("PREFETCHT1", "(R13)")
+		t.op("ADDQ", "R10", "R13")
+	}
 }
 
 // each visits the registers of C, whose row stands at DX.
