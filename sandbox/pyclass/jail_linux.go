@@ -26,7 +26,7 @@ func jails(readsFiles bool) []jail {
 					GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}},
 				}
 			}},
-			{always + "; WEAKER THAN ASKED: the network is open (no user namespaces here)", func(*exec.Cmd) {}},
+			{always + "; WEAKER THAN ASKED: the network is open and this user's other processes can be reached (no user namespaces here)", func(*exec.Cmd) {}},
 		}
 	}
 	credential := nobody()
@@ -38,10 +38,10 @@ func jails(readsFiles bool) []jail {
 		{always + ", no network, no other processes" + who, func(cmd *exec.Cmd) {
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: credential, Cloneflags: namespaces}
 		}},
-		{always + who + "; WEAKER THAN ASKED: the network is open (no namespaces here)", func(cmd *exec.Cmd) {
+		{always + who + "; WEAKER THAN ASKED: the network is open and other processes of the user can be reached (no namespaces here)", func(cmd *exec.Cmd) {
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: credential}
 		}},
-		{always + "; WEAKER THAN ASKED: runs as root with an open network", func(*exec.Cmd) {}},
+		{always + "; WEAKER THAN ASKED: runs as root with an open network, and reaches every process", func(*exec.Cmd) {}},
 	}
 }
 

@@ -6,7 +6,7 @@ import "os/exec"
 
 func jails(bool) []jail {
 	return []jail{{
-		"memory and file writes limited, empty environment; WEAKER THAN ASKED: the network is open (no namespaces on this system)",
+		"memory and file writes limited, empty environment; WEAKER THAN ASKED: the network is open and this user's other processes can be reached (no namespaces on this system)",
 		func(*exec.Cmd) {},
 	}}
 }

@@ -54,7 +54,7 @@ func library(tb testing.TB) pyclass.Spec {
 	return pyclass.Spec{
 		Name: "library", Kind: pyclass.EnvScaler, Class: "LendingLibrary", Source: source(tb, "library.py"),
 		Tools: tools("find_book:book_id", "lend:book_id member_id", "tag:word", "weigh", "crash", "hang", "spin",
-			"eat", "write:path", "connect", "shout"),
+			"eat", "write:path", "connect", "reach:pid", "shout"),
 		Config:  json.RawMessage(shelf),
 		Timeout: 5 * time.Minute, Memory: 256,
 		Tasks: []pyclass.Scenario{{
@@ -360,6 +360,10 @@ func TestJail(t *testing.T) {
 		t.Errorf("a class wrote a file: %s (%s)", o.Raw, holds)
 	}
 	_ = os.Remove(path)
+	// 3 is ESRCH: in a process namespace of its own, this process has no number.
+	if o := call(t, s, "reach", fmt.Sprintf(`{"pid":"%d"}`, os.Getpid())); strings.Contains(holds, "no other processes") != strings.Contains(string(o.Raw), "[3, 3, 3]") {
+		t.Errorf("%s, but this process was reached by a signal, a queued signal and for its limits: %s", holds, o.Raw)
+	}
 	if strings.Contains(holds, "no network") {
 		// 101 is ENETUNREACH: in a network namespace of its own, even loopback is down.
 		if o := call(t, s, "connect", `{}`); !strings.Contains(string(o.Raw), "101") {

@@ -68,6 +68,27 @@ class LendingLibrary:
         except OSError as error:
             return {"success": True, "data": error.errno}
 
+    def reach(self, pid: str):
+        """What another process is answered for: a signal, a queued one, its limits."""
+        import ctypes, os, resource
+        libc = ctypes.CDLL(None, use_errno=True)
+
+        def queued(pid):
+            info = (ctypes.c_int * 32)()
+            info[2] = -1  # SI_QUEUE, which one process may send another
+            number = {"x86_64": 129, "aarch64": 138}[os.uname().machine]  # rt_sigqueueinfo
+            if libc.syscall(number, pid, 0, ctypes.byref(info)) != 0:
+                raise OSError(ctypes.get_errno(), "rt_sigqueueinfo")
+
+        answers = []
+        for ask in (lambda p: os.kill(p, 0), queued, lambda p: resource.prlimit(p, resource.RLIMIT_NOFILE)):
+            try:
+                ask(int(pid))
+                answers.append("done")
+            except OSError as error:
+                answers.append(error.errno)
+        return {"success": True, "data": answers}
+
     def shout(self):
         print("this is not a reply")
         return {"success": True}
