@@ -30,9 +30,10 @@ type Survival struct {
 	N        int
 	Clusters int // groups; 0 = no lifetime has one
 
-	conf   float64
-	groups []Cluster   // how many lifetimes each has, as the means of nothing but 1
-	pulls  [][]float64 // by group and point: what the group adds to the error of -log S there
+	conf      float64
+	lifetimes []Lifetime // ascending times
+	group     []int      // number of each one's group; nil = no lifetime has one
+	sizes     []Cluster  // of the groups, as the means of nothing but 1
 }
 
 // KaplanMeier estimates the survival function (Kaplan, Meier 1958) with bounds on the
@@ -48,67 +49,67 @@ type Survival struct {
 func KaplanMeier(lifetimes []Lifetime, confidence float64) Survival {
 	kept := slices.DeleteFunc(slices.Clone(lifetimes), func(l Lifetime) bool { return !finite(l.Time) || l.Time <= 0 })
 	slices.SortStableFunc(kept, func(a, b Lifetime) int { return cmp.Compare(a.Time, b.Time) })
-	s := Survival{N: len(kept), conf: confidence}
-	group := make([]int, len(kept)) // of each lifetime
-	groups, named := grouping(kept, group)
-	s.groups, s.pulls = groups, make([][]float64, len(groups))
-	if named {
-		s.Clusters = len(s.groups)
+	s := Survival{N: len(kept), conf: confidence, lifetimes: kept}
+	s.enter()
+	left := make([]float64, s.Clusters) // of each group at risk
+	for g := range left {
+		left[g] = float64(s.sizes[g].N)
 	}
-	left := make([]int, len(s.groups)) // of each group at risk
-	for i := range s.groups {
-		left[i] = s.groups[i].N
-	}
+	pulls := make([]float64, s.Clusters) // what each group adds to the error of -log S
 	survival, greenwood := 1., 0.
 	for i := 0; i < len(kept); {
-		j, events, died := i, 0, make([]int, len(s.groups))
+		j, events := i, 0
 		for ; j < len(kept) && kept[j].Time == kept[i].Time; j++ {
 			if kept[j].Event {
 				events++
-				died[group[j]]++
 			}
 		}
 		if atRisk := len(kept) - i; events > 0 {
 			n, d := float64(atRisk), float64(events)
 			survival *= 1 - d/n
 			greenwood += d / (n * (n - d)) // +Inf when nobody is left, handled by bounds
-			for g := range s.groups {
-				pull := 0.
-				if n > d {
-					pull = (float64(died[g]) - d/n*float64(left[g])) / (n - d)
-				}
-				s.pulls[g] = append(s.pulls[g], pull)
+			for g := range pulls {
+				pulls[g] -= d / n * left[g] / (n - d)
 			}
-			s.Points = append(s.Points, SurvivalPoint{kept[i].Time, atRisk, events, s.bounds(survival, greenwood)})
+			for k := i; k < j && s.Clusters > 0; k++ {
+				if kept[k].Event {
+					pulls[s.group[k]] += 1 / (n - d)
+				}
+			}
+			s.Points = append(s.Points, SurvivalPoint{kept[i].Time, atRisk, events, s.bounds(survival, greenwood, pulls)})
 		}
-		for ; i < j; i++ {
-			left[group[i]]--
+		for ; i < j && s.Clusters > 0; i++ {
+			left[s.group[i]]--
 		}
+		i = j
 	}
 	return s
 }
 
-// grouping counts the lifetimes of each group, and writes the number of each one's group
-// into of; named says whether any has one.
-func grouping(kept []Lifetime, of []int) (groups []Cluster, named bool) {
+// enter numbers the groups, unless no lifetime has one.
+func (s *Survival) enter() {
+	if !slices.ContainsFunc(s.lifetimes, func(l Lifetime) bool { return l.Group != "" }) {
+		return
+	}
 	index := map[string]int{}
-	for i, l := range kept {
+	s.group = make([]int, len(s.lifetimes))
+	for i, l := range s.lifetimes {
 		at, known := index[l.Group]
 		if !known || l.Group == "" {
-			at = len(groups)
+			at = len(s.sizes)
 			index[l.Group] = at
-			groups = append(groups, Cluster{Group: l.Group})
+			s.sizes = append(s.sizes, Cluster{Group: l.Group})
 		}
-		groups[at].Add(1, 1)
-		of[i], named = at, named || l.Group != ""
+		s.sizes[at].Add(1, 1)
+		s.group[i] = at
 	}
-	return groups, named
+	s.Clusters = len(s.sizes)
 }
 
 // spread is the standard error of a figure, and the quantile of its distribution: from
-// its variance if lifetimes are independent, or from what each group adds to its
+// its variance if lifetimes are independent, else from what each group adds to its
 // error. With one group nothing is known.
-func (s Survival) spread(independent float64, pull func(pulls []float64) float64) (deviation, quantile, effective float64) {
+func (s *Survival) spread(independent float64, pulls []float64) (deviation, quantile, effective float64) {
 	n := float64(s.N)
 	if s.Clusters == 0 {
 		return math.Sqrt(independent), distuv.UnitNormal.Quantile((1 + s.conf) / 2), n
@@ -118,8 +119,7 @@ func (s Survival) spread(independent float64, pull func(pulls []float64) float64
 		return math.Inf(1), 1, 1
 	}
 	variance := 0.
-	for _, pulls := range s.pulls {
-		p := pull(pulls)
+	for _, p := range pulls {
 		variance += p * p
 	}
 	variance = max(variance*k/(k-1), independent)
@@ -130,7 +130,7 @@ func (s Survival) spread(independent float64, pull func(pulls []float64) float64
 }
 
 // bounds is the log(-log) interval around a survival probability, after the last point.
-func (s Survival) bounds(survival, greenwood float64) Estimate {
+func (s *Survival) bounds(survival, greenwood float64, pulls []float64) Estimate {
 	method := s.method("Kaplan-Meier, log-log")
 	if !validConfidence(s.conf) {
 		return undefined(method, reasonConfidence, s.conf, 0, 1)
@@ -139,7 +139,7 @@ func (s Survival) bounds(survival, greenwood float64) Estimate {
 	if survival <= 0 || survival >= 1 {
 		return e
 	}
-	deviation, quantile, effective := s.spread(greenwood, sum)
+	deviation, quantile, effective := s.spread(greenwood, pulls)
 	logS := math.Log(survival)
 	half := quantile * deviation / -logS
 	e.Lo, e.Hi, e.NEff = math.Exp(logS*math.Exp(half)), math.Exp(logS*math.Exp(-half)), effective
@@ -151,13 +151,6 @@ func (s Survival) method(name string) string {
 		return name + ", clustered"
 	}
 	return name
-}
-
-func sum(xs []float64) (total float64) {
-	for _, x := range xs {
-		total += x
-	}
-	return total
 }
 
 // At is the survival just after time t. Before the first event it is 1 with the
@@ -174,7 +167,7 @@ func (s Survival) At(t float64) Estimate {
 	}
 	e := ClopperPearson(float64(s.N), float64(s.N), s.conf)
 	if s.Clusters > 0 {
-		e = ClusteredClopperPearson(s.groups, s.conf)
+		e = ClusteredClopperPearson(s.sizes, s.conf)
 	}
 	e.Method = "Kaplan-Meier before the first event, " + e.Method
 	return e
@@ -208,15 +201,32 @@ func (s Survival) RMST(tau float64) Estimate {
 		}
 	}
 	area += end
-	deviation, quantile, effective := s.spread(variance, func(pulls []float64) (total float64) {
-		for i, pull := range pulls {
-			total += pull * areas[i]
-		}
-		return total
-	})
+	deviation, quantile, effective := s.spread(variance, s.areaPulls(areas))
 	half := quantile * deviation
 	return Estimate{
 		Value: area, Lo: max(0, area-half), Hi: min(tau, area+half), Confidence: s.conf,
 		N: s.N, NEff: effective, Clusters: s.Clusters, Method: method,
 	}
+}
+
+// areaPulls are what each group adds to the error of the area under the curve: of its
+// lifetimes' influences at the points that they lived to see, each with the area from there.
+func (s *Survival) areaPulls(areas []float64) []float64 {
+	pulls := make([]float64, s.Clusters)
+	seen, expected, weight := 0, 0., 0.
+	for i := 0; i < len(s.lifetimes) && s.Clusters > 0; i++ {
+		l := &s.lifetimes[i]
+		for ; seen < len(s.Points) && s.Points[seen].Time <= l.Time; seen++ {
+			n, d := float64(s.Points[seen].AtRisk), float64(s.Points[seen].Events)
+			if weight = 0; n > d {
+				weight = areas[seen] / (n - d)
+			}
+			expected += weight * d / n
+		}
+		pulls[s.group[i]] -= expected
+		if l.Event {
+			pulls[s.group[i]] += weight
+		}
+	}
+	return pulls
 }

@@ -15,16 +15,15 @@ for (t in c(1, 2, 6, 8)) {
               exp(log(at$surv) * exp(half)), exp(log(at$surv) * exp(-half))))
 }
 # Restricted mean to tau: the integral of the curve, its error that of the influences.
-tau <- 8
-upto <- fit$time[fit$time < tau]
-grid <- c(0, upto, tau)
-widths <- diff(grid)
-s <- c(1, fit$surv[seq_along(upto)])
-infl <- cbind(0, fit$influence.surv[, seq_along(upto)])
-rmst <- sum(s * widths)
-se <- sqrt(sum((infl %*% widths)^2))
-cat(sprintf("rows of influence %d, groups %d\n", nrow(infl), k))
-cat(sprintf("RMST(%g) %.9f robust se %.9f [%.9f, %.9f]\n", tau, rmst, se, rmst - q * se, rmst + q * se))
+for (tau in c(4.5, 8)) {
+  upto <- fit$time[fit$time < tau]
+  widths <- diff(c(0, upto, tau))
+  s <- c(1, fit$surv[seq_along(upto)])
+  infl <- cbind(0, fit$influence.surv[, seq_along(upto)]) # a row a group
+  rmst <- sum(s * widths)
+  se <- sqrt(sum((infl %*% widths)^2))
+  cat(sprintf("RMST(%g) %.9f robust se %.9f [%.9f, %.9f]\n", tau, rmst, se, rmst - q * se, rmst + q * se))
+}
 g <- summary(survfit(Surv(time, event) ~ 1), times = c(1, 2, 6, 8))
 cat("Greenwood se", sprintf("%.9f", g$std.err), "\n")
 cat(R.version.string, "survival", as.character(packageVersion("survival")), "\n")
