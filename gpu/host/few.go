@@ -18,10 +18,10 @@ type panels struct {
 
 // depthOf is the rows of B that are multiplied at a time. With few, the rows of A that they
 // meet stay in a first-level cache, whose traffic would hold up the stream; C passes once
-// more. That pays where B comes from memory and is the limit, and C is small.
-func depthOf(n, k int, bf16 bool) int {
+// more. That pays where B comes from memory and C is small.
+func depthOf(n, k int) int {
 	const depth, small, large = 192, 4096, 100_000
-	if bf16 || n > small || n*k < large {
+	if n > small || n*k < large {
 		return max(1, k)
 	}
 	return max(8, (ceil(k, max(1, ceil(k, depth)))+7)&^7) // blocks of one size, in eights, as weights are turned
@@ -47,7 +47,7 @@ func (p panels) at(j, i int) int {
 // newPanels lays a weight out, in the given memory when it fits.
 func newPanels(d *Device, m matrix, rounded bool, words []float32) panels {
 	p := panels{n: m.rows, k: m.cols, bf16: m.kind == gpu.BF16 || rounded, words: words}
-	p.depth = depthOf(p.n, p.k, p.bf16)
+	p.depth = depthOf(p.n, p.k)
 	if n := p.count() * p.packed(p.k) * chunk; len(words) != n {
 		p.words = d.words(n)
 	}
@@ -83,7 +83,7 @@ func (p panels) pack(k *kernels, m matrix, j, i, kc int) {
 	}
 	switch {
 	case p.bf16:
-		p.packPairs(unsafe.Slice((*uint32)(unsafe.Pointer(&dst[0])), len(dst)), m, n0, n)
+		p.packPairs(unsafe.Slice((*uint32)(unsafe.Pointer(&dst[0])), len(dst)), m, n0, n, i, kc)
 	case m.kind == gpu.F16:
 		for c := range n {
 			from := (n0+c)*p.k + i
@@ -96,12 +96,12 @@ func (p panels) pack(k *kernels, m matrix, j, i, kc int) {
 	}
 }
 
-// packPairs writes words of two rows, all of a panel.
-func (p panels) packPairs(dst []uint32, m matrix, n0, n int) {
-	row := make([]uint16, p.k+p.k%2)
+// packPairs writes words of two rows of a panel, kc rows from row from on.
+func (p panels) packPairs(dst []uint32, m matrix, n0, n, from, kc int) {
+	row := make([]uint16, kc+kc%2)
 	for j := range n {
-		m.narrow(row[:p.k], (n0+j)*p.k)
-		for i := 0; i < p.k; i += 2 {
+		m.narrow(row[:kc], (n0+j)*p.k+from)
+		for i := 0; i < kc; i += 2 {
 			dst[i/2*chunk+j] = uint32(row[i]) | uint32(row[i+1])<<16
 		}
 	}

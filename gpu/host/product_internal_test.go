@@ -87,7 +87,7 @@ func newProduct(d *Device, o orientation, m, n, k int, add bool) (x product, wan
 // is within about sqrt(k) roundings of the product in float64.
 func TestProduct(t *testing.T) {
 	t.Parallel()
-	sizes := [][3]int{{1, 1, 1}, {5, 7, 300}, {13, 33, 257}, {64, 100, 17}, {25, 64, 256}, {3, 5, 0}}
+	sizes := [][3]int{{1, 1, 1}, {5, 7, 300}, {13, 33, 257}, {64, 100, 17}, {25, 64, 256}, {3, 5, 0}, {17, 70, 1501}} // the last: a weight in blocks
 	for _, name := range Kernels() {
 		for _, threads := range []int{1, 3} {
 			d := newDevice(t, name, threads)
@@ -126,10 +126,11 @@ func multiplication(d *Device, o orientation, x product) func() {
 // weights packed or not.
 func TestProductRowAlone(t *testing.T) {
 	t.Parallel()
-	const n, k = 70, 301
+	const n = 70
 	for _, name := range Kernels() {
 		for _, o := range []orientation{orientations()[1], orientations()[3], orientations()[6]} {
-			for _, m := range []int{2, 13, 31, 61} {
+			for _, s := range [][2]int{{2, 301}, {13, 301}, {31, 301}, {61, 301}, {7, 1501}, {20, 1501}} { // 1501: a weight in blocks
+				m, k := s[0], s[1]
 				x, _, _ := newProduct(newDevice(t, name, 3), o, m, n, k, !o.prepack)
 				want := slices.Clone(x.c)
 				alone := newDevice(t, name, 1)
