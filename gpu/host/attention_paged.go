@@ -11,13 +11,18 @@ import (
 // The arena is laid out for the reader: a page has its G heads one after the other, of each
 // the keys as (D,16), ready for a tile, or the values as (16,D).
 
-// StoreKV writes keys and values of rows into their slots.
+// StoreKV writes keys and values of rows into their slots. A key is an element of each of D lines
+// of memory: while those of a row are written, the next row's are fetched.
 func (d *Device) StoreKV(s gpu.KVRows) {
-	keys, values, k, v := floats(s.K), floats(s.V), floats(s.NewK), floats(s.NewV)
-	for r, slot := range ints(s.Slots) {
+	keys, values, k, v, slots := floats(s.K), floats(s.V), floats(s.NewK), floats(s.NewV), ints(s.Slots)
+	for r, slot := range slots {
 		page, i := int(slot)/chunk, int(slot)%chunk
+		next := int(slots[min(r+1, len(slots)-1)]) / chunk
 		for g := range s.G {
 			from, at := (r*s.G+g)*s.D, (page*s.G+g)*s.D*chunk
+			if next != page {
+				d.k.fetch(s.D, &keys[(next*s.G+g)*s.D*chunk])
+			}
 			for j, x := range k[from : from+s.D] {
 				keys[at+j*chunk+i] = x
 			}

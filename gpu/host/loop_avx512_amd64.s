@@ -1190,6 +1190,17 @@ loop:
 	VMOVSD X0, sum+16(FP)
 	VZEROUPPER
 	RET
+
+// func avx512Fetch(lines int, at *float32)
+TEXT ·avx512Fetch(SB), NOSPLIT, $0-16
+	MOVQ lines+0(FP), CX
+	MOVQ at+8(FP), BX
+line:
+	PREFETCHT0 (BX)
+	ADDQ $64, BX
+	DECQ CX
+	JNZ line
+	RET
 DATA ·avx512floats<>+0(SB)/4, $0xc2ad0000 // -86.5
 DATA ·avx512floats<>+4(SB)/4, $0xc2ad0000
 DATA ·avx512floats<>+8(SB)/4, $0xc2ad0000

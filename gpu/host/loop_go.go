@@ -80,6 +80,7 @@ func goLoops() loops {
 		expSum:    goExpSum,
 		softmax:   goSoftmax,
 		transpose: goTranspose,
+		fetch:     func(int, *float32) {},
 		squares: func(n int, x *float32) (sum float64) {
 			for _, v := range from(x, n) {
 				sum += float64(v) * float64(v)

@@ -26,4 +26,5 @@ type loops struct {
 	gather         func(rows int, src *float32, lds int, dst *float32)
 	packTile       func(rows int, src *float32, lds int, dst *float32, m int)
 	squares        func(n int, x *float32) (sum float64)
+	fetch          func(lines int, at *float32)
 }

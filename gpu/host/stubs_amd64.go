@@ -385,6 +385,9 @@ func avx512PackTile(rows int, src *float32, lds int, dst *float32, m int)
 //go:noescape
 func avx512Squares(n int, x *float32) (sum float64)
 
+//go:noescape
+func avx512Fetch(lines int, at *float32)
+
 func avx512Loops() loops {
 	return loops{
 		add:            avx512Add,
@@ -408,6 +411,7 @@ func avx512Loops() loops {
 		gather:         avx512Gather,
 		packTile:       avx512PackTile,
 		squares:        avx512Squares,
+		fetch:          avx512Fetch,
 	}
 }
 
@@ -611,6 +615,9 @@ func avx2PackTile(rows int, src *float32, lds int, dst *float32, m int)
 //go:noescape
 func avx2Squares(n int, x *float32) (sum float64)
 
+//go:noescape
+func avx2Fetch(lines int, at *float32)
+
 func avx2Loops() loops {
 	return loops{
 		add:            avx2Add,
@@ -634,5 +641,6 @@ func avx2Loops() loops {
 		gather:         avx2Gather,
 		packTile:       avx2PackTile,
 		squares:        avx2Squares,
+		fetch:          avx2Fetch,
 	}
 }

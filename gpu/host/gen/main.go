@@ -61,6 +61,7 @@ func generate() map[string][]byte {
 		a.gather(s)
 		a.packTile(s)
 		a.squares(s)
+		a.fetch(s)
 		for _, f := range others() {
 			stubs.add(s.name+f[0], f[1])
 		}

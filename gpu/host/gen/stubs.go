@@ -61,6 +61,7 @@ func others() [][2]string {
 		{"Gather", gatherParams},
 		{"PackTile", packTileParams},
 		{"Squares", squaresParams},
+		{"Fetch", fetchParams},
 	}
 }
 
