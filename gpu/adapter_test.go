@@ -157,8 +157,8 @@ func TestTrainerRefuses(t *testing.T) {
 // TestAdapterOnMappedWeights: an adapter trains on weights that stay bfloat16 in
 // their files as on float32 copies of them.
 func TestAdapterOnMappedWeights(t *testing.T) {
-	for _, dev := range devices(t) {
-		t.Run(dev.Name(), func(t *testing.T) {
+	for _, dev := range exactDevices(t) {
+		t.Run(nameOf(dev), func(t *testing.T) {
 			dir := t.TempDir()
 			if err := newModel(t, dev, tiny(gpu.Qwen3, false)).Save(dir, gpu.BF16); err != nil {
 				t.Fatal(err)

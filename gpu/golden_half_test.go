@@ -2,12 +2,14 @@ package gpu_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"path/filepath"
 	"testing"
 
 	"understudy/gpu"
 	"understudy/gpu/cuda"
 	"understudy/gpu/cuda/emulator"
+	"understudy/gpu/reference"
 	"understudy/gpu/safetensors"
 )
 
@@ -67,4 +69,48 @@ func roundingsAway(t *testing.T, what string, got []float32, file *safetensors.F
 	if !(off <= roundings/256) {
 		t.Errorf("%s: %.2g of the whole away, want at most %.2g", what, off, roundings/256)
 	}
+}
+
+// TestAdapterGradientsInBF16: gradients of adapters, of which some rows have one and others another, are those of
+// float64 up to roundings, as tree and with checkpointing, too.
+func TestAdapterGradientsInBF16(t *testing.T) {
+	if !emulator.Supported() {
+		t.Skip("the device with activations in bfloat16 is for Linux")
+	}
+	half := emulated(t, cuda.Options{Products: gpu.BF16})
+	want, got := adapterGradients(t, reference.New(reference.Double)), adapterGradients(t, half)
+	for name, grads := range want {
+		if off := distance(grads, got[name]); !(off <= 8.0/256) {
+			t.Errorf("gradients of %s are %.2g of the whole away", name, off)
+		}
+	}
+}
+
+// adapterGradients are those of two adapters of one model.
+func adapterGradients(t *testing.T, dev gpu.Device) map[string][]float32 {
+	t.Helper()
+	m := newModel(t, dev, tiny(gpu.Qwen3, false))
+	names, all := []string{"act", "rehearse"}, map[string][]float32{}
+	for i, name := range names {
+		a, err := m.AddAdapter(name, gpu.AdapterConfig{Rank: 3, Alpha: 6}, uint64(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		roughen(t, a.Params, dev, uint64(3+i))
+		a.Changed()
+	}
+	tree, _ := family(rand.New(rand.NewPCG(6, 1)), m.Vocab)
+	tree.Adapters = []gpu.Span{{Adapter: "act", From: 0, To: 19}, {Adapter: "rehearse", From: 26, To: 40}}
+	for _, saving := range []bool{false, true} {
+		tr := newTrainer(t, m, gpu.TrainerConfig{Tokens: 100, Expanded: 100, Targets: 100, Adapters: names, Checkpoint: saving})
+		gradients(t, tr, tree)
+		for _, name := range names {
+			kind := name
+			if saving {
+				kind += ", with checkpointing"
+			}
+			all[kind] = download(t, dev, tr.Gradients(name))
+		}
+	}
+	return all
 }

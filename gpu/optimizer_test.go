@@ -29,11 +29,11 @@ func trainSteps(tb testing.TB, tr *gpu.Trainer, o *gpu.AdamW, from, to int) {
 // TestResume: training saved after three updates goes on, in another program,
 // bit for bit, with moments in bfloat16, too, where a device has them.
 func TestResume(t *testing.T) {
-	for _, dev := range devices(t) {
+	for _, dev := range exactDevices(t) {
 		for _, adapter := range []string{"", "act"} {
-			t.Run(dev.Name()+" "+adapter, func(t *testing.T) { resume(t, dev, adapter, gpu.F32) })
+			t.Run(nameOf(dev)+" "+adapter, func(t *testing.T) { resume(t, dev, adapter, gpu.F32) })
 			if _, ok := dev.(gpu.HalfMoments); ok {
-				t.Run(dev.Name()+" half moments "+adapter, func(t *testing.T) { resume(t, dev, adapter, gpu.BF16) })
+				t.Run(nameOf(dev)+" half moments "+adapter, func(t *testing.T) { resume(t, dev, adapter, gpu.BF16) })
 			}
 		}
 	}
@@ -142,7 +142,7 @@ func TestRestoreRefuses(t *testing.T) {
 
 // TestUpdateRefusesNaN: a gradient that is not finite moves nothing and is named.
 func TestUpdateRefusesNaN(t *testing.T) {
-	for _, dev := range devices(t) {
+	for _, dev := range exactDevices(t) {
 		m := newModel(t, dev, tiny(gpu.Qwen3, true))
 		tr := newTrainer(t, m, gpu.TrainerConfig{})
 		o, err := tr.NewAdamW(gpu.DefaultAdamW(1e-2))

@@ -165,8 +165,8 @@ func finiteDifferences(t *testing.T, c gpu.Config, adapted bool) {
 
 // TestPackedIsSingle: what is packed beside a sequence changes none of its bits.
 func TestPackedIsSingle(t *testing.T) {
-	for _, dev := range devices(t) {
-		t.Run(dev.Name(), func(t *testing.T) {
+	for _, dev := range exactDevices(t) {
+		t.Run(nameOf(dev), func(t *testing.T) {
 			m := newModel(t, dev, tiny(gpu.Qwen3, true))
 			rng := rand.New(rand.NewPCG(9, 9))
 			tr := newTrainer(t, m, gpu.TrainerConfig{})
@@ -188,8 +188,8 @@ func TestPackedIsSingle(t *testing.T) {
 // TestMemorySavingKeepsBits: checkpointing, logits in parts and scoring alone
 // give the bits of plain training.
 func TestMemorySavingKeepsBits(t *testing.T) {
-	for _, dev := range devices(t) {
-		t.Run(dev.Name(), func(t *testing.T) {
+	for _, dev := range exactDevices(t) {
+		t.Run(nameOf(dev), func(t *testing.T) {
 			m := newModel(t, dev, tiny(gpu.Qwen3, true))
 			rng := rand.New(rand.NewPCG(9, 9))
 			b := batchOf(randomTokens(rng, 31, m.Vocab), randomTokens(rng, 40, m.Vocab))

@@ -29,7 +29,7 @@ type deviceFlags struct {
 }
 
 func (d *deviceFlags) register(fs *flag.FlagSet) {
-	fs.StringVar(&d.device, "device", "cpu", "where the built-in engine computes: cpu, cuda, cuda:N for card N; cuda:N:f32 multiplies in float32 instead of bfloat16")
+	fs.StringVar(&d.device, "device", "cpu", "where the built-in engine computes: cpu, cuda, cuda:N for card N; cuda:N:f32 computes in float32 instead of bfloat16")
 	fs.IntVar(&d.threads, "threads", 0, "processors of the built-in engine; 0 = all")
 }
 

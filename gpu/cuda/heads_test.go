@@ -79,6 +79,7 @@ func TestHeadsStayApart(t *testing.T) {
 	q, k, x := p.Activations(3*16, 1).Dev, p.Activations(3*8, 1).Dev, p.Activations(3*8, 1).Dev
 	table, other, gain, rstd := p.Random(9*8, 1).Dev, p.Random(9*8, 1).Dev, p.Random(8, 1).Dev, p.Random(18, 1).Dev
 	positions, others, keys := p.Ints(1, 2, 3).Dev, p.Ints(3, 2, 1).Dev, p.Arena(0, 16*8).Dev
+	more, four := p.Activations(4*8, 1).Dev, p.Ints(4, 5, 6, 7).Dev
 	queries, wide, wideGain, wideTable := p.Activations(3*16, 1).Dev, p.Activations(2*258, 1).Dev, p.Random(258, 1).Dev, p.Random(9*258, 1).Dev
 	norm1 := func(x gpu.Buffer, rows, width, rstdAt int, eps float32) {
 		d.RMSNorm(x, rstd.Slice(rstdAt, rstdAt+rows), x, wideGain.Slice(0, width), eps)
@@ -162,6 +163,13 @@ func TestHeadsStayApart(t *testing.T) {
 			for range 2 {
 				d.StoreKV(gpu.KVRows{Heads: h, K: keys, V: keys.Slice(64, 128), NewK: k, NewV: x, Slots: positions})
 			}
+		}, []string{"heads_bf16", store}},
+		"stored again, with as many blocks as it has now": {func() {
+			norm1(q, 6, 8, 0, 1e-6)
+			norm1(more.Slice(0, 24), 3, 8, 6, 1e-6)
+			turns(q, more.Slice(0, 24), 3, 8)
+			d.StoreKV(gpu.KVRows{Heads: h, K: keys, V: keys.Slice(64, 128), NewK: more.Slice(0, 24), NewV: x, Slots: positions})
+			d.StoreKV(gpu.KVRows{Heads: h, K: keys, V: keys.Slice(64, 128), NewK: more, NewV: q.Slice(0, 32), Slots: four})
 		}, []string{"heads_bf16", store}},
 		"stored as other heads": {func() {
 			norms(1e-6)

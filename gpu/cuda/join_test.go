@@ -8,45 +8,50 @@ import (
 
 	"understudy/gpu"
 	"understudy/gpu/cuda"
+	"understudy/gpu/cuda/emulator"
 )
 
 // Operations that may be launched as one leave what they leave one by one, wherever an operation writes what another
 // reads or writes: buffers lie at random places of a memory in which they often meet.
 func TestJoinedOverSharedMemory(t *testing.T) {
 	t.Parallel()
-	for _, products := range []gpu.DType{gpu.F32, gpu.BF16} {
-		for name, sequence := range map[string]func(m *sharedMemory) (list []func(), legal bool){
-			"sum and norm": sumAndNorm, "heads": headsAndStore, "few rows": threeProducts,
-		} {
-			if name == "few rows" && products == gpu.F32 {
-				continue // products in float32 are not joined
-			}
-			d := open(t, cuda.Options{Products: products, NoGraphs: true})
-			m := newSharedMemory(t, d)
-			joined, apart := 0, 0
-			for range 400 {
-				operations, legal := sequence(m)
-				for !legal {
-					operations, legal = sequence(m)
-				}
-				one, launched := m.run(operations, func() {})
-				if launched < len(operations) {
-					joined++
-				} else {
-					apart++
-				}
-				alone, _ := m.run(operations, func() { m.sync() })
-				for i, x := range one {
-					if x != alone[i] {
-						t.Fatalf("%s, activations of type %v: %d operations in %d launches leave %#x at %d, one by one %#x",
-							name, products, len(operations), launched, x, i, alone[i])
-					}
-				}
-			}
-			if joined < 20 || apart < 20 {
-				t.Errorf("%s, activations of type %v: %d were joined and %d were not", name, products, joined, apart)
+	for _, library := range []emulator.Library{emulator.Ascending, emulator.Descending} { // blocks, too, take their turns so
+		for _, products := range []gpu.DType{gpu.F32, gpu.BF16} {
+			d := open(t, cuda.Options{Products: products, NoGraphs: true, Libraries: emulator.Folders(t, library)})
+			overSharedMemory(t, d, "sum and norm", sumAndNorm)
+			overSharedMemory(t, d, "heads", headsAndStore)
+			if products == gpu.BF16 { // products in float32 are not joined
+				overSharedMemory(t, d, "few rows", threeProducts)
 			}
 		}
+	}
+}
+
+func overSharedMemory(t *testing.T, d *cuda.Device, name string, sequence func(m *sharedMemory) (list []func(), legal bool)) {
+	t.Helper()
+	m := newSharedMemory(t, d)
+	joined, apart := 0, 0
+	for range 400 {
+		operations, legal := sequence(m)
+		for !legal {
+			operations, legal = sequence(m)
+		}
+		one, launched := m.run(operations, func() {})
+		if launched < len(operations) {
+			joined++
+		} else {
+			apart++
+		}
+		alone, _ := m.run(operations, func() { m.sync() })
+		for i, x := range one {
+			if x != alone[i] {
+				t.Fatalf("%s, activations in %v: %d operations in %d launches leave %#x at %d, one by one %#x",
+					name, d.ActivationType(), len(operations), launched, x, i, alone[i])
+			}
+		}
+	}
+	if joined < 20 || apart < 20 {
+		t.Errorf("%s, activations in %v: %d were joined and %d were not", name, d.ActivationType(), joined, apart)
 	}
 }
 
@@ -136,10 +141,13 @@ func (m *sharedMemory) run(operations []func(), between func()) (bits []uint32, 
 	return bits, launched
 }
 
-// norm is RMSNorm of r rows.
-func (m *sharedMemory) norm(x gpu.Buffer, r int) (y gpu.Buffer, run func(), legal bool) {
+// norm is RMSNorm of r rows. Its output may begin where other memory does.
+func (m *sharedMemory) norm(x gpu.Buffer, r int, others ...gpu.Buffer) (y gpu.Buffer, run func(), legal bool) {
 	gain, rstd := m.part(gpu.F32, x.Len/r), m.part(gpu.F32, r)
 	y = m.part(gpu.ActivationType(m.d), x.Len)
+	if i := m.rng.IntN(len(others) + 1); i < len(others) {
+		y = m.view(y.Type, y.Len, others[i].Off*others[i].Type.Size()/4)
+	}
 	if y.Type == x.Type {
 		y = m.partOr(x)
 	}
@@ -151,7 +159,7 @@ func sumAndNorm(m *sharedMemory) (list []func(), legal bool) {
 	const rows, width = 3, 8
 	a, b := m.part(gpu.F32, rows*width), m.part(gpu.F32, rows*width)
 	x := m.partOr(a)
-	_, norm, legal := m.norm(x, rows)
+	_, norm, legal := m.norm(x, rows, a, b)
 	return []func(){func() { m.d.Add(x, a, b) }, norm}, legal && output(x, a, b)
 }
 

@@ -32,10 +32,10 @@ func Supported() bool { return runtime.GOOS == "linux" }
 type Library int
 
 const (
-	// Ascending gives the threads of a block their turns from the first to the last.
+	// Ascending gives the blocks of a grid, and the threads of a block, their turns from the first to the last.
 	Ascending Library = iota
-	// Descending gives them from the last to the first: a missing barrier that one
-	// order hides, the other shows.
+	// Descending gives them from the last to the first: a missing barrier, or a block that reads what another
+	// writes, which one order hides, the other shows.
 	Descending
 	// Checked watches each access for races, bounds and alignment; some ten times slower.
 	Checked

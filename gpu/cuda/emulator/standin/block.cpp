@@ -174,7 +174,7 @@ void refuse(const char* format, ...) {
 	failure = text;
 }
 
-int position(int i, int n) { return first_order == 0 ? i : n - 1 - i; }
+template <class N> N position(N i, N n) { return first_order == 0 ? i : n - 1 - i; }
 
 // run_ready gives each lane of the warp that can go on its turn.
 bool run_ready(int from, int n) {
@@ -285,7 +285,7 @@ std::string launch(const Kernel& k, Dim grid, Dim size, size_t shared, void** ar
 	for (unsigned z = 0; z < grid.z; z++)
 		for (unsigned y = 0; y < grid.y; y++)
 			for (unsigned x = 0; x < grid.x && failure.empty(); x++, block.number++) {
-				block_index = {x, y, z};
+				block_index = {position(x, grid.x), position(y, grid.y), position(z, grid.z)};
 				run_block(shared);
 			}
 	if (failure.empty()) return "";
