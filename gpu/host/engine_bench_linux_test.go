@@ -31,8 +31,8 @@ func model135M() gpu.Config {
 //     MLP's matrix of this model, which is in the cache.
 //
 // That both overlap perfectly, and that attention, norms and the copy of the logits take no
-// time, is in the bound, too: only some of the keys and values, a quarter of the bytes in
-// bfloat16, are fetched while something is multiplied. The weights are in files, mapped.
+// time, is in the bound, too: few of the keys and values, a quarter of the bytes in bfloat16,
+// are fetched while something is multiplied, with AVX-512 none. The weights are in files, mapped.
 func BenchmarkDecode(b *testing.B) {
 	for _, threads := range slices.Compact([]int{1, runtime.GOMAXPROCS(0)}) {
 		for _, kind := range []gpu.DType{gpu.F32, gpu.BF16} {

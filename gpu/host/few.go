@@ -18,11 +18,15 @@ type panels struct {
 
 // depthOf is the rows of B that are multiplied at a time. With few, the rows of A that they
 // meet stay in a first-level cache, whose traffic would hold up the stream; C passes once
-// more. That pays where B comes from memory and C is small.
+// more. That pays where B comes from memory, less where C does, too.
 func depthOf(n, k int) int {
-	const depth, small, large = 192, 4096, 100_000
-	if n > small || n*k < large {
+	const large, wide = 100_000, 4096
+	if n*k < large {
 		return max(1, k)
+	}
+	depth := 192
+	if n > wide {
+		depth = 288
 	}
 	return max(8, (ceil(k, max(1, ceil(k, depth)))+7)&^7) // blocks of one size, in eights, as weights are turned
 }
