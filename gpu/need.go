@@ -24,20 +24,25 @@ func (c Config) Matrices() int64 {
 	return n
 }
 
-// TrainingBytes is what NewTrainer would allocate for activations and scratch, on
-// any model of this shape without adapters: beside weights, gradients and moments,
-// which take 4 bytes a parameter each. Nothing is allocated.
-func (c Config) TrainingBytes(t TrainerConfig) int64 {
-	model := &Model{Config: c}
-	trainer := &Trainer{TrainerConfig: t.WithDefaults(c), forward: forward{Model: model}}
+// TrainingBytes is what NewTrainer would allocate for activations and scratch, on any model of this shape with
+// these adapters: beside weights, gradients and moments, which take 4 bytes a parameter each. Nothing is allocated.
+func (c Config) TrainingBytes(t TrainerConfig, adapters ...AdapterConfig) int64 {
+	trainer := &Trainer{TrainerConfig: t.WithDefaults(c), forward: forward{Model: &Model{Config: c}}, rank: greatestRank(adapters)}
 	return trainer.plan().bytes()
 }
 
-// RolloutBytes is what NewRunner would allocate, on any model of this shape without
+// RolloutBytes is what NewRunner would allocate, on any model of this shape with these
 // adapters, its KV arena included. Nothing is allocated.
-func (c Config) RolloutBytes(r RunnerConfig) int64 {
-	runner := &Runner{RunnerConfig: r, forward: forward{Model: &Model{Config: c}}}
+func (c Config) RolloutBytes(r RunnerConfig, adapters ...AdapterConfig) int64 {
+	runner := &Runner{RunnerConfig: r, forward: forward{Model: &Model{Config: c}}, rank: greatestRank(adapters)}
 	return runner.plan().bytes()
+}
+
+func greatestRank(adapters []AdapterConfig) (rank int) {
+	for _, a := range adapters {
+		rank = max(rank, a.Rank)
+	}
+	return rank
 }
 
 // AdapterParameters is how many numbers an adapter on a model of this shape has.

@@ -70,6 +70,22 @@ func TestTrainingBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	scoring := gpu.TrainerConfig{Tokens: 40, ScoreOnly: true}
+	scorer, err := m.NewTrainer(scoring)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := c.TrainingBytes(scoring, adapter), scorer.Bytes(); got != want {
+		t.Errorf("scoring with an adapter: %d bytes, allocated are %d", got, want)
+	}
+	scorer.Free()
+	if r, err = m.NewRunner(runner); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := c.RolloutBytes(runner, adapter), r.Bytes(); got != want {
+		t.Errorf("rollouts with an adapter: %d bytes, allocated are %d", got, want)
+	}
+	r.Free()
 	held := 0
 	for _, x := range a.Params.Tensors {
 		held += x.Len

@@ -107,7 +107,9 @@ func TestHalfTheSize(t *testing.T) {
 		"MatMulBackW" + half16:      func() { d.MatMulBackW(x, x, x, 1) },
 		"Scatter" + half16:          func() { d.Scatter(k, x, slots) },
 		"EmbedBackward" + half16:    func() { d.EmbedBackward(k, x, slots) },
-		"MatMul: a buffer of int32": func() { d.MatMul(slots, x.Slice(0, 12), d.NewWeight(k.Slice(0, 12), 1, 12)) },
+		"Upload: a buffer of float16, where float32 is wanted":   func() { d.Upload(p.Stored(gpu.F16, 12).Dev, make([]float32, 12)) },
+		"UploadInts: a buffer of float32, where int32 is wanted": func() { d.UploadInts(k, []int32{1}) },
+		"MatMul: a buffer of int32":                              func() { d.MatMul(slots, x.Slice(0, 12), d.NewWeight(k.Slice(0, 12), 1, 12)) },
 	} {
 		call()
 		if err := d.Sync(); err == nil || !strings.Contains(err.Error(), want) {

@@ -14,7 +14,7 @@ import (
 func TestHeadsAreOne(t *testing.T) {
 	t.Parallel()
 	for _, products := range []gpu.DType{gpu.F32, gpu.BF16} {
-		for _, h := range []gpu.Heads{{H: 4, G: 2, D: 6}, {H: 3, G: 1, D: 128}, {H: 2, G: 2, D: 70}} {
+		for _, h := range []gpu.Heads{{H: 4, G: 2, D: 6}, {H: 3, G: 1, D: 128}, {H: 2, G: 2, D: 70}, {H: 1, G: 1, D: 2}, {H: 2, G: 1, D: 256}} {
 			for _, stored := range []bool{true, false} {
 				d := open(t, cuda.Options{Products: products})
 				one, commands := preparedHeads(t, d, h, stored, func() {})

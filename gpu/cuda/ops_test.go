@@ -20,6 +20,7 @@ func TestOperations(t *testing.T) {
 		{"ascending", emulator.Ascending, cuda.Options{}},
 		{"bf16, ascending", emulator.Ascending, cuda.Options{Products: gpu.BF16}},
 		{"fast, descending", emulator.Descending, cuda.Options{Mode: gpu.Fast}},
+		{"fast in bf16, descending", emulator.Descending, cuda.Options{Mode: gpu.Fast, Products: gpu.BF16}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

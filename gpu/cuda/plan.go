@@ -75,12 +75,12 @@ func (j Job) Plan() (Plan, error) {
 	if j.Training != nil {
 		training := *j.Training
 		training.Activations = options.ActivationType()
-		add("activations of a micro-batch", j.Model.TrainingBytes(training))
+		add("activations of a micro-batch", j.Model.TrainingBytes(training, j.Adapters...))
 	}
 	if j.Rollouts != nil {
 		rollouts := *j.Rollouts
 		rollouts.KV, rollouts.Activations = options.KVType(), options.ActivationType()
-		add("keys, values and activations of rollouts", j.Model.RolloutBytes(rollouts))
+		add("keys, values and activations of rollouts", j.Model.RolloutBytes(rollouts, j.Adapters...))
 	}
 	add("scratch of products", j.scratch())
 	add("room to check cuBLASLt's products", j.checkRoom())

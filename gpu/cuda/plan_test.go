@@ -73,9 +73,9 @@ func TestPlanOfAdapter(t *testing.T) {
 	shape := qwen3Shapes()["8B"]
 	training := gpu.TrainerConfig{Tokens: 8192, Checkpoint: true}
 	rollouts := gpu.RunnerConfig{Pages: 4096, Rows: 512, Wanted: 256, Sequences: 256, Context: 4096}
+	adapters := []gpu.AdapterConfig{{Rank: 16, Alpha: 32}}
 	plan, err := cuda.Job{
-		Model: shape, Products: gpu.BF16, Stored: gpu.BF16, Training: &training, Rollouts: &rollouts,
-		Adapters: []gpu.AdapterConfig{{Rank: 16, Alpha: 32}},
+		Model: shape, Products: gpu.BF16, Stored: gpu.BF16, Training: &training, Rollouts: &rollouts, Adapters: adapters,
 	}.Plan()
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestPlanOfAdapter(t *testing.T) {
 	const splits = 512 * 32                                     // of a row's 4096 keys
 	const attention = 8192*32*4 + splits*32*4*(128+2) + 4*1<<16 // 3 numbers of each split, and room to grow
 	const products = 2 * (8192*4096 + 8192*16)                  // the gradient of the residual; what lies between A and B
-	got := plan.Total() - shape.TrainingBytes(training) - shape.RolloutBytes(rollouts) - products - attention
+	got := plan.Total() - shape.TrainingBytes(training, adapters...) - shape.RolloutBytes(rollouts, adapters...) - products - attention
 	if got != want {
 		t.Errorf("weights and adapter take %d bytes, want %d\n%s", got, want, plan)
 	}
@@ -138,6 +138,53 @@ func TestPlanIsWhatIsTaken(t *testing.T) {
 				t.Errorf("%d bytes are taken, planned are %d:\n%s", taken, plan.Total(), plan)
 			}
 		})
+	}
+}
+
+// So is a plan of an adapter that is trained, on weights as their files hold them, which are rounded to copies.
+func TestPlanOfAdapterIsWhatIsTaken(t *testing.T) {
+	t.Parallel()
+	shape := small()
+	shape.Context, shape.Vocab, shape.Width, shape.Hidden, shape.Tied = 256, 5000, 64, 160, false
+	dir, adapter := t.TempDir(), gpu.AdapterConfig{Rank: 8, Alpha: 16}
+	training, rollouts := gpu.TrainerConfig{Tokens: 64, LogitRows: 7}, gpu.RunnerConfig{Pages: 64, Rows: 32, Wanted: 16, Sequences: 8, Context: 256}
+	drawn, err := gpu.NewRandom(open(t, cuda.Options{}), shape, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := drawn.Save(dir, gpu.F16); err != nil {
+		t.Fatal(err)
+	}
+	d := open(t, cuda.Options{Products: gpu.BF16})
+	m, err := gpu.Load(d, dir, gpu.LoadConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if _, err := m.AddAdapter("act", adapter, 1); err != nil {
+		t.Fatal(err)
+	}
+	config := training
+	config.Adapters = []string{"act"}
+	r := run{}
+	if r.trainer, err = m.NewTrainer(config); err != nil {
+		t.Fatal(err)
+	}
+	if r.optimiser, err = r.trainer.NewAdamW(gpu.DefaultAdamW(1e-3)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.NewRunner(rollouts); err != nil {
+		t.Fatal(err)
+	}
+	r.steps(t, 1)
+	plan, err := cuda.Job{
+		Model: shape, Products: gpu.BF16, Stored: gpu.F16, Adapters: []gpu.AdapterConfig{adapter}, Training: &training, Rollouts: &rollouts,
+	}.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if taken := d.Taken(); taken > plan.Total() || float64(taken) < 0.9*float64(plan.Total()) {
+		t.Errorf("%d bytes are taken, planned are %d:\n%s", taken, plan.Total(), plan)
 	}
 }
 

@@ -110,7 +110,10 @@ func (d *Device) Free(b gpu.Buffer) {
 // Upload copies src into dst, rounded where that is BF16.
 func (d *Device) Upload(dst gpu.Buffer, src []float32) {
 	dst = dst.Slice(0, len(src))
-	if dst.Type != gpu.BF16 {
+	if !d.only("Upload", []gpu.Buffer{dst}, gpu.F32, gpu.BF16) {
+		return
+	}
+	if dst.Type == gpu.F32 {
 		d.upload(dst, rawBytes(src))
 		return
 	}
@@ -124,8 +127,10 @@ func (d *Device) Upload(dst gpu.Buffer, src []float32) {
 // UploadInts copies src into dst, which is I32.
 func (d *Device) UploadInts(dst gpu.Buffer, src []int32) {
 	dst = dst.Slice(0, len(src))
-	d.indicesChanged(dst, src)
-	d.upload(dst, rawBytes(src))
+	if d.only("UploadInts", []gpu.Buffer{dst}, gpu.I32) {
+		d.indicesChanged(dst, src)
+		d.upload(dst, rawBytes(src))
+	}
 }
 
 // rawBytes is the memory of x, whose elements have no padding.
