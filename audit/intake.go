@@ -26,7 +26,7 @@ type Planned struct {
 	replay  bool     // executed, not audited
 	mask    MaskReason
 	detail  string
-	repeats int    // further calls of the message that the step stands for
+	repeats int    // further actions of the message that the step's first stands for
 	done    bool   // a kept session is already behind it
 	draws   []bool // which samples are audited; nil = all
 	flags   []string
@@ -161,7 +161,7 @@ func capMessage(message []Planned, limit int) {
 			continue
 		}
 		if original, ok := first[s.digest]; ok {
-			original.repeats++
+			original.repeats += len(s.samples)
 			original.flag(FlagCollapsed)
 			s.replay = true
 			continue
@@ -176,7 +176,7 @@ func capMessage(message []Planned, limit int) {
 			s.mask, s.detail = MaskOverLimit, "more than "+itoa(limit)+" different calls in one message"
 			continue
 		}
-		rest.repeats++
+		rest.repeats += len(s.samples)
 		s.replay = true
 	}
 }

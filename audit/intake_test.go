@@ -175,6 +175,26 @@ func TestNonFiniteNumbersAreDropped(t *testing.T) {
 	}
 }
 
+// Of a flooded message whose calls have several rehearsals each, every rehearsal is in a pair or counted by one, once.
+func TestFloodOfRehearsalsIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	ep := calls(audit.Forced)
+	for step := range 4 { // u0 twice, then u1 and u2 beyond the limit of one
+		for sample := range 2 {
+			ep.Actions = append(ep.Actions, audit.Action{
+				Step: step, Sample: sample, Call: call("get_wallet", fmt.Sprintf(`{"user_id":"u%d"}`, max(0, step-1))), Rehearsal: answer(`{"wallet":1000}`),
+			})
+		}
+	}
+	var got []int
+	for _, p := range episode(t, newAuditor(t, audit.Config{Limits: audit.Limits{CallsPerMessage: 1}}), ep) {
+		got = append(got, p.Repeats)
+	}
+	if want := []int{2, 0, 2, 0}; !slices.Equal(got, want) {
+		t.Errorf("pairs stand for %v further actions, want %v: eight actions in all", got, want)
+	}
+}
+
 // Whatever an episode looks like, every action is in a pair or counted by one.
 func TestNoActionIsLost(t *testing.T) {
 	t.Parallel()

@@ -18,7 +18,9 @@ func (at *Place) pairs(action *Planned) []Pair {
 	pairs := make([]Pair, len(action.samples))
 	for i, sample := range action.samples {
 		pairs[i] = at.pair(sample, action.digest, tool.Effect)
-		pairs[i].Repeats = action.repeats
+		if i == 0 { // all samples together stand for the repeats once
+			pairs[i].Repeats = action.repeats
+		}
 		pairs[i].Verdict.Flags = slices.Clone(action.flags)
 		if action.draws != nil && !action.draws[i] {
 			pairs[i].Verdict.mask(MaskNotSampled, "")
