@@ -3,7 +3,6 @@ package gpu_test
 import (
 	"math"
 	"math/rand/v2"
-	"path/filepath"
 	"testing"
 
 	"understudy/gpu"
@@ -23,17 +22,7 @@ func TestGoldenInBF16(t *testing.T) {
 	for _, kind := range []string{gpu.Qwen3, gpu.Llama} {
 		for _, mode := range []gpu.Mode{gpu.Exact, gpu.Fast} {
 			t.Run(kind+" "+mode.String(), func(t *testing.T) {
-				dir := filepath.Join("testdata", "golden_"+kind)
-				m, err := gpu.Load(emulated(t, cuda.Options{Mode: mode, Products: gpu.BF16}), dir, gpu.LoadConfig{Trainable: true})
-				if err != nil {
-					t.Fatal(err)
-				}
-				file, err := safetensors.Open(filepath.Join(dir, "golden.safetensors"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer file.Close()
-				g := readGolden(t, dir)
+				m, file, g := openGolden(t, emulated(t, cuda.Options{Mode: mode, Products: gpu.BF16}), kind)
 				roundingsAway(t, "logits", goldenStep(t, m, g), file, "logits", 3)
 				tr := newTrainer(t, m, gpu.TrainerConfig{})
 				loss := g.loss(t, tr)

@@ -32,6 +32,22 @@ func readGolden(tb testing.TB, dir string) golden {
 	return g
 }
 
+// openGolden loads the model of a kind, to be trained, and what PyTorch computed with it.
+func openGolden(t *testing.T, dev gpu.Device, kind string) (*gpu.Model, *safetensors.File, golden) {
+	t.Helper()
+	dir := filepath.Join("testdata", "golden_"+kind)
+	m, err := gpu.Load(dev, dir, gpu.LoadConfig{Trainable: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := safetensors.Open(filepath.Join(dir, "golden.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() })
+	return m, file, readGolden(t, dir)
+}
+
 // loss runs forward and backward and gives the loss of golden.py.
 func (g golden) loss(tb testing.TB, tr *gpu.Trainer) float64 {
 	tb.Helper()
@@ -53,17 +69,7 @@ func TestGolden(t *testing.T) {
 	for _, kind := range []string{gpu.Qwen3, gpu.Llama} {
 		for _, dev := range devices(t) {
 			t.Run(kind+" "+dev.Name(), func(t *testing.T) {
-				dir := filepath.Join("testdata", "golden_"+kind)
-				m, err := gpu.Load(dev, dir, gpu.LoadConfig{Trainable: true})
-				if err != nil {
-					t.Fatal(err)
-				}
-				file, err := safetensors.Open(filepath.Join(dir, "golden.safetensors"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer file.Close()
-				g := readGolden(t, dir)
+				m, file, g := openGolden(t, dev, kind)
 				goldenLogits(t, m, g, file)
 				tr := newTrainer(t, m, gpu.TrainerConfig{})
 				goldenGradients(t, tr, g, file)
