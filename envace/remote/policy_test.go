@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -187,7 +188,10 @@ func TestRehearseServerFails(t *testing.T) {
 		http.Error(w, "out of range float values", http.StatusInternalServerError)
 	})
 	p := newPolicy(t, remote.Config{URL: url, Retries: -1})
-	for range 7 {
+	now := time.Unix(1000, 0)
+	p.SetClock(func() time.Time { return now })
+	rehearse := func() {
+		t.Helper()
 		answers, err := p.Rehearse(t.Context(), ask(2))
 		if err != nil {
 			t.Fatal(err)
@@ -196,8 +200,18 @@ func TestRehearseServerFails(t *testing.T) {
 			t.Fatalf("got %+v, want two masked answers: an outage is never a number", answers)
 		}
 	}
+	for range 7 {
+		rehearse()
+	}
 	if n := asked.Load(); n != 5 {
 		t.Errorf("the server was asked %d times, want 5: the breaker opens after five failures in a row", n)
+	}
+	now = now.Add(10 * time.Second)
+	for range 2 {
+		rehearse()
+	}
+	if n := asked.Load(); n != 6 {
+		t.Errorf("the server was asked %d times, want 6: once more when its rest is over, and the next failure begins another", n)
 	}
 }
 
@@ -219,9 +233,8 @@ func TestRehearseRetries(t *testing.T) {
 
 func TestRehearseUnreachable(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(http.NotFoundHandler())
-	server.Close()
-	answers, err := newPolicy(t, remote.Config{URL: server.URL, Retries: -1}).Rehearse(t.Context(), ask(1))
+	const nowhere = "http://127.0.0.1:0" // no server has port 0; that of a closed one may be another's by now
+	answers, err := newPolicy(t, remote.Config{URL: nowhere, Retries: -1}).Rehearse(t.Context(), ask(1))
 	if err != nil || answers[0].Unavailable == "" {
 		t.Errorf("a server that is down: %v, %+v; want a masked answer", err, answers)
 	}
