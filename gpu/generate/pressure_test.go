@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"golang.org/x/sync/errgroup"
 
@@ -67,28 +68,31 @@ func TestFlush(t *testing.T) {
 	if s.Free == s.Pages {
 		t.Errorf("held nothing: %d of %d free", s.Free, s.Pages)
 	}
-	r.Max, r.Hold = 100, false
-	busy := false
-	for try := 0; !busy; try++ { // until a request is met while it runs
-		if try == 200 {
-			t.Fatal("flushed 200 times while a request ran")
-		}
-		ended := make(chan error, 1)
+}
+
+// A request that runs needs its prefixes: who flushes meanwhile is told so.
+func TestFlushWhileBusy(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dev := held{reference.New(reference.Single), make(chan struct{}, 1), make(chan struct{})}
+		e := engineOn(t, dev, generate.Config{Batch: 1})
+		ended, flushed := make(chan error, 1), make(chan error, 1)
 		go func() {
-			_, err := e.Generate(t.Context(), r)
+			_, err := e.Generate(t.Context(), request(3, 40, 8))
 			ended <- err
 		}()
-		for running := true; running; {
-			select {
-			case err := <-ended:
-				if running = false; err != nil {
-					t.Fatal(err)
-				}
-			default:
-				busy = errors.Is(e.Flush(), generate.ErrBusy) || busy
-			}
+		<-dev.began // it is in the middle of a step
+		go func() { flushed <- e.Flush() }()
+		synctest.Wait() // for the step's end, as the flush does
+		close(dev.may)
+		if err := <-flushed; !errors.Is(err, generate.ErrBusy) {
+			t.Errorf("a flush while a request runs: %v", err)
 		}
-	}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		noLeaks(t, e)
+	})
 }
 
 func pageBytes(tb testing.TB) int64 {

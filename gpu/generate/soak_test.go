@@ -17,30 +17,31 @@ import (
 	"understudy/gpu/grammar"
 )
 
-// TestSoak generates for UNDERSTUDY_SOAK (`make soak-engine`: an hour; a second
-// otherwise) and compares the heap at a tenth of the time and at the end: memory
-// stays flat.
+// TestSoak generates 500 requests, or for UNDERSTUDY_SOAK (`make soak-engine`: an hour),
+// and compares the heap at a tenth of them and at the end: memory stays flat.
 func TestSoak(t *testing.T) {
-	duration := time.Second
+	requests := int64(rounds(500))
+	over := func(tenths, n int64) bool { return n > requests*tenths/10 }
 	if text := os.Getenv("UNDERSTUDY_SOAK"); text != "" {
-		var err error
-		if duration, err = time.ParseDuration(text); err != nil {
+		duration, err := time.ParseDuration(text)
+		if err != nil {
 			t.Fatalf("UNDERSTUDY_SOAK: %v", err)
 		}
+		began := time.Now()
+		over = func(tenths, _ int64) bool { return time.Since(began) > duration/10*time.Duration(tenths) }
 	}
 	e := newEngine(t, generate.Config{Batch: 8, Prefill: 32, Memory: 60 * pageBytes(t), Workers: 2})
-	s := soak{e: e, forms: forms(t)}
-	began := time.Now()
-	s.until(t, began.Add(duration/10))
+	s, began := soak{e: e, forms: forms(t)}, time.Now()
+	s.until(t, func(n int64) bool { return over(1, n) })
 	early, earlyCount := heap(), s.count.Load()
-	s.until(t, began.Add(duration))
+	s.until(t, func(n int64) bool { return over(10, n) })
 	late := heap()
 	stats, err := e.Stats()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%v: %d requests (%d cancelled), %d tokens, %.0f %% of the prompts shared; heap %.2f MiB after %d requests, %.2f MiB at the end",
-		duration, s.count.Load(), s.cancelled.Load(), stats.Generated, 100*float64(stats.Shared)/float64(stats.Prompt),
+		time.Since(began).Round(time.Second), s.count.Load(), s.cancelled.Load(), stats.Generated, 100*float64(stats.Shared)/float64(stats.Prompt),
 		float64(early)/(1<<20), earlyCount, float64(late)/(1<<20))
 	// What grows by 20 bytes a request would show after an hour.
 	if grown := int64(late) - int64(early); grown > 2<<20 {
@@ -83,18 +84,21 @@ func forms(tb testing.TB) []*grammar.Grammar {
 type soak struct {
 	e                *generate.Engine
 	forms            []*grammar.Grammar
-	count, cancelled atomic.Int64
+	next             atomic.Int64 // number of a request
+	count, cancelled atomic.Int64 // those that ended
 }
 
-func (s *soak) until(t *testing.T, end time.Time) {
+// until makes requests until one's number is over.
+func (s *soak) until(t *testing.T, over func(n int64) bool) {
 	t.Helper()
 	var group errgroup.Group
 	for range 12 {
 		group.Go(func() error {
-			for time.Now().Before(end) {
-				if err := s.one(t.Context(), uint64(s.count.Add(1))); err != nil {
+			for n := s.next.Add(1); !over(n); n = s.next.Add(1) {
+				if err := s.one(t.Context(), uint64(n)); err != nil {
 					return err
 				}
+				s.count.Add(1)
 			}
 			return nil
 		})
