@@ -104,6 +104,7 @@ const retryAfter = 200 * time.Millisecond
 // begin connects and resets. A server that is full is asked again until ctx ends:
 // another episode may end meanwhile.
 func (s *server) begin(ctx context.Context, start adapter.Begin) (*episode, error) {
+	var full error // what it said last
 	for {
 		e, err := s.dial(ctx)
 		if err == nil {
@@ -112,15 +113,19 @@ func (s *server) begin(ctx context.Context, start adapter.Begin) (*episode, erro
 			}
 			_ = e.Close() //nolint:contextcheck // a good-bye outlives the caller's context
 		}
-		if full, ok := errors.AsType[*serverError](err); !ok || full.Code != "CAPACITY_REACHED" {
-			return nil, err
+		if refusal, ok := errors.AsType[*serverError](err); ok && refusal.Code == "CAPACITY_REACHED" {
+			full = refusal
+			s.note("the server was full; episodes waited for a place (raise its max_concurrent_envs, or audit with a smaller --in-flight)")
+			select {
+			case <-ctx.Done():
+			case <-time.After(retryAfter):
+				continue
+			}
 		}
-		s.note("the server was full; episodes waited for a place (raise its max_concurrent_envs, or audit with a smaller --in-flight)")
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("the server stayed full (raise its max_concurrent_envs): %w", err)
-		case <-time.After(retryAfter):
+		if full != nil && ctx.Err() != nil { // the time may also have run out while it was asked again
+			return nil, fmt.Errorf("the server stayed full (raise its max_concurrent_envs): %w", full)
 		}
+		return nil, err
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/coder/websocket/wsjson"
-	"go.uber.org/goleak"
 
 	"understudy/audit"
 	"understudy/sandbox/adapter"
@@ -21,7 +20,7 @@ import (
 	"understudy/sandbox/sandboxtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { sandboxtest.Main(m) }
 
 // venue is an OpenEnv server: seats that can be taken, one environment a connection.
 type venue struct {
@@ -29,6 +28,7 @@ type venue struct {
 	byMode   bool  // tools are registered by mode and listed nowhere
 	extra    string
 	open     atomic.Int32
+	full     chan struct{} // gets one when a connection is turned away; those that nobody waits for are lost
 	end      chan struct{} // closed with the test
 }
 
@@ -47,6 +47,10 @@ func (v *venue) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		v.open.Add(-1)
 		var m message
 		_ = wsjson.Read(r.Context(), c, &m)
+		select {
+		case v.full <- struct{}{}:
+		default:
+		}
 		_ = wsjson.Write(r.Context(), c, map[string]any{"type": "error", "data": map[string]string{"code": "CAPACITY_REACHED", "message": "full"}})
 		return
 	}
@@ -186,9 +190,12 @@ func call(tool, arguments string) audit.Call {
 	return audit.Call{Tool: tool, Arguments: json.RawMessage(arguments)}
 }
 
+// patience is for the slowest machine: nothing that works waits for it.
+const patience = 5 * time.Minute
+
 func seated() adapter.Config {
 	return adapter.Config{
-		Deterministic: true, Timeout: time.Minute, // longer than any machine takes for 6 MB
+		Deterministic: true, Timeout: patience, OpenTimeout: patience,
 		Tools:  map[string]adapter.ToolConfig{"seat": {Effect: audit.Read}, "take": {Effect: audit.Write}},
 		Probes: []adapter.Probe{{State: true}, {Call: "seat", Arguments: json.RawMessage(`{"seat":"$.arguments.seat"}`), At: "/seat"}},
 		Tasks: []adapter.Task{{
@@ -211,9 +218,8 @@ func TestConformance(t *testing.T) {
 
 func TestAnswersOfEveryKind(t *testing.T) {
 	env := mount(t, &venue{}, openenv.Spec{}, seated())
-	hurried := seated()
-	hurried.Timeout = 4 * time.Second
-	impatient := mount(t, &venue{}, openenv.Spec{}, hurried)
+	// Without probes: its one call is the one that hangs.
+	impatient := mount(t, &venue{}, openenv.Spec{}, adapter.Config{Timeout: time.Second, OpenTimeout: patience})
 	odd := func(how string) audit.Call { return call("odd", `{"how":"`+how+`"}`) }
 	tests := []struct {
 		call   audit.Call
@@ -277,14 +283,28 @@ func shown(o audit.Observation) string {
 	return strings.Join(parts, "; ")
 }
 
-// A server with one place lets the next episode in when the first one ends.
+// A server with one place lets the next episode in when the first one ends. Who runs
+// out of time before that is told that it was full, also while it asks again.
 func TestAFullServerIsWaitedFor(t *testing.T) {
-	config := seated()
-	config.OpenTimeout = 8 * time.Second
-	env := mount(t, &venue{capacity: 1}, openenv.Spec{}, config)
+	v := &venue{capacity: 1, full: make(chan struct{}, 1)}
+	env := mount(t, v, openenv.Spec{}, seated())
 	first, err := env.Open(t.Context(), audit.Start{})
 	if err != nil {
 		t.Fatal(err)
+	}
+	select { // it may have waited for the end of the connection that asked for the tools
+	case <-v.full:
+	default:
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() {
+		<-v.full
+		<-v.full // it asks again, so it has heard the first refusal; it never hears this one
+		cancel(context.DeadlineExceeded)
+	}()
+	_, err = env.Open(ctx, audit.Start{})
+	if audit.ErrorCode(err) != audit.CodeInfrastructure || !strings.Contains(err.Error(), "max_concurrent_envs") {
+		t.Errorf("a server that stays full: %v", err)
 	}
 	second := make(chan error, 1)
 	go func() {
@@ -294,21 +314,13 @@ func TestAFullServerIsWaitedFor(t *testing.T) {
 		}
 		second <- err
 	}()
-	_, err = env.Open(t.Context(), audit.Start{}) // times out beside it
-	if audit.ErrorCode(err) != audit.CodeInfrastructure || !strings.Contains(err.Error(), "max_concurrent_envs") {
-		t.Errorf("a server that stays full: %v", err)
-	}
-	if err := <-second; err != nil {
-		t.Logf("the second episode: %v", err)
-	}
+	<-v.full
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	third, err := env.Open(t.Context(), audit.Start{})
-	if err != nil {
+	if err := <-second; err != nil {
 		t.Fatalf("after the first has ended: %v", err)
 	}
-	_ = third.Close()
 	if notes := strings.Join(env.Notes(), ""); !strings.Contains(notes, "full") {
 		t.Errorf("notes %q do not say that episodes waited", notes)
 	}
