@@ -8,10 +8,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
-	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -21,7 +22,7 @@ import (
 )
 
 // late is a server with the extension whose tool slow is answered right after the
-// call that follows it.
+// call that follows it. It opens the pipe HEARD when it has read the call of slow.
 func late() int {
 	answers := map[string]string{
 		"initialize": `{"protocolVersion":"2025-06-18","serverInfo":{"name":"late","version":"1"},"capabilities":{"tools":{},` +
@@ -46,6 +47,9 @@ func late() int {
 		switch {
 		case request.Params.Name == "slow":
 			owed = string(request.ID)
+			if err := os.WriteFile(os.Getenv("HEARD"), nil, 0o600); err != nil {
+				return 1
+			}
 		case request.Method == "tools/call":
 			fmt.Print(fmt.Sprintf(said, request.ID, "quick") + fmt.Sprintf(said, owed, "slow"))
 		case known:
@@ -60,15 +64,23 @@ func late() int {
 // TestALateAnswerIsNobodys: a fork goes on where its sister's call ran out of
 // time, and is not given that call's answer.
 func TestALateAnswerIsNobodys(t *testing.T) {
-	env := mount(t, itself("late"), adapter.Config{})
+	spec := itself("late")
+	spec.Env["HEARD"] = filepath.Join(t.TempDir(), "heard")
+	if err := syscall.Mkfifo(spec.Env["HEARD"], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := mount(t, spec, adapter.Config{})
 	sister := open(t, env)
 	fork, err := sister.(audit.Forker).Fork(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = fork.Close() }()
-	hurried, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond) // the request is sent before it ends
-	defer cancel()
+	hurried, cancel := context.WithCancelCause(t.Context())
+	go func() {
+		_, _ = os.ReadFile(spec.Env["HEARD"]) // until the server has the request
+		cancel(context.DeadlineExceeded)
+	}()
 	if o, err := sister.Call(hurried, call("slow", `{}`)); err != nil || o.Status != audit.StatusUnknown {
 		t.Fatalf("slow: %s %s, %v", o.Status, o.Raw, err)
 	}

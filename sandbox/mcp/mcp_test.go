@@ -1,14 +1,15 @@
 package mcp_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http/httptest"
 	"os"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
-	"go.uber.org/goleak"
 
 	"understudy/audit"
 	"understudy/sandbox"
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 	if kind := os.Getenv(asServer); kind != "" {
 		os.Exit(serve(kind))
 	}
-	goleak.VerifyTestMain(m)
+	sandboxtest.Main(m)
 }
 
 func serve(kind string) int {
@@ -59,9 +60,13 @@ func domain(t *testing.T) audit.Environment {
 	return env
 }
 
+// patience is for the slowest machine: nothing that works waits for it.
+const patience = 5 * time.Minute
+
 func mount(t *testing.T, spec mcp.Spec, config adapter.Config) *adapter.Environment {
 	t.Helper()
 	config.Name = "mounted"
+	config.Timeout, config.OpenTimeout = cmp.Or(config.Timeout, patience), patience
 	env, err := mcp.New(t.Context(), spec, config)
 	if err != nil {
 		t.Fatal(err)

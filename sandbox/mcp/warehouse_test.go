@@ -198,5 +198,5 @@ func overHTTP(versions []string, stateless bool) http.Handler {
 			stores[shop] = newParts(versions)
 		}
 		return stores[shop].server
-	}, &sdk.StreamableHTTPOptions{Stateless: stateless, SessionTimeout: time.Minute})
+	}, &sdk.StreamableHTTPOptions{Stateless: stateless, SessionTimeout: time.Hour})
 }

@@ -16,7 +16,7 @@ import (
 func station(tb testing.TB) pyclass.Spec {
 	tb.Helper()
 	return pyclass.Spec{
-		Name: "station", Kind: pyclass.BFCL,
+		Name: "station", Kind: pyclass.BFCL, Timeout: patience,
 		Classes: []pyclass.Class{
 			{Name: "Turnstile", File: filepath.Join("testdata", "turnstile.py"), Tools: []string{"balance"}},
 			{Name: "Kiosk", File: filepath.Join("testdata", "kiosk.py")},

@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"understudy/audit"
 	"understudy/sandbox/pyclass"
@@ -75,7 +74,7 @@ func TestHostileClass(t *testing.T) {
 	env, s := open(t, pyclass.Spec{
 		Name: "evil", Kind: pyclass.EnvScaler, Class: "Evil", Source: hostileClass,
 		Tools:  tools("environment", "secret", "parent:pid", "shell:path", "resolve", "orphan", "descriptors"),
-		Config: json.RawMessage(`{}`), Timeout: 5 * time.Minute, Memory: 256,
+		Config: json.RawMessage(`{}`), Memory: 256,
 	})
 	holds, err := env.Jail(t.Context())
 	if err != nil {
@@ -116,7 +115,7 @@ func TestClassThatDisturbs(t *testing.T) {
 	_, s := open(t, pyclass.Spec{
 		Name: "evil", Kind: pyclass.EnvScaler, Class: "Evil", Source: hostileClass,
 		Tools:  tools("chatter", "ask", "leave", "shared", "processes"),
-		Config: json.RawMessage(`{}`), Timeout: 5 * time.Minute, Memory: 256,
+		Config: json.RawMessage(`{}`), Memory: 256,
 	})
 	for i, row := range []struct {
 		tool   string

@@ -103,7 +103,8 @@ func launch(spec Spec, jail jail, python string) (*process, error) {
 	return &process{cmd: cmd, stdin: stdin, lines: bufio.NewReaderSize(stdout, 1<<16), log: log, holds: jail.holds}, nil
 }
 
-// loadTimeout is longer than any class seen takes to import.
+// loadTimeout is longer than any class seen takes to import. A class whose calls may
+// take longer may take as long to import.
 const loadTimeout = 30 * time.Second
 
 func (p *process) load(ctx context.Context, spec Spec) error {
@@ -118,7 +119,7 @@ func (p *process) load(ctx context.Context, spec Spec) error {
 	loaded := map[string]any{
 		"kind": spec.Kind, "classes": classes, "keyed": len(spec.Classes) > 0, "path": append([]string{}, spec.Path...), "tools": names,
 	}
-	err := p.ask(ctx, loadTimeout, "load", map[string]any{"spec": loaded}, nil)
+	err := p.ask(ctx, max(loadTimeout, spec.Timeout), "load", map[string]any{"spec": loaded}, nil)
 	if fault, ok := errors.AsType[*faultError](err); ok {
 		return &audit.Error{
 			Code: audit.CodeInvalid, Message: "load Python class " + spec.label(),

@@ -1,6 +1,7 @@
 package pyclass_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,14 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"understudy/audit"
 	"understudy/sandbox/pyclass"
 	"understudy/sandbox/sandboxtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { sandboxtest.Main(m) }
 
 func tools(names ...string) []audit.Tool {
 	out := make([]audit.Tool, 0, len(names))
@@ -56,7 +55,7 @@ func library(tb testing.TB) pyclass.Spec {
 		Tools: tools("find_book:book_id", "lend:book_id member_id", "tag:word", "weigh", "crash", "hang", "spin",
 			"eat", "write:path", "connect", "reach:pid", "shout"),
 		Config:  json.RawMessage(shelf),
-		Timeout: 5 * time.Minute, Memory: 256,
+		Timeout: patience, Memory: 256,
 		Tasks: []pyclass.Scenario{{
 			ID: "t1", Prompt: "Lend Dune to Ann.", Config: json.RawMessage(shelf),
 			Checks: []string{
@@ -69,8 +68,12 @@ func library(tb testing.TB) pyclass.Spec {
 	}
 }
 
+// patience is for the slowest machine: nothing that works waits for it.
+const patience = 5 * time.Minute
+
 func open(tb testing.TB, spec pyclass.Spec) (*pyclass.Environment, audit.Session) {
 	tb.Helper()
+	spec.Timeout = cmp.Or(spec.Timeout, patience)
 	env, err := pyclass.New(tb.Context(), spec)
 	if err != nil {
 		tb.Fatal(err)
@@ -263,20 +266,21 @@ func TestLostRunnerHarmsNobody(t *testing.T) {
 	for _, tool := range []string{"hang", "spin", "eat"} {
 		t.Run(tool, func(t *testing.T) {
 			t.Parallel()
-			spec := library(t)
-			if tool != "eat" {
-				spec.Timeout = 5 * time.Second // for the other calls, too
-			}
-			env, attacker := open(t, spec)
+			env, attacker := open(t, library(t))
 			bystander := session(t, env, audit.Start{Seed: 2})
 			lent := call(t, bystander, "lend", `{"book_id":"b1","member_id":"m1"}`)
 			snapshot, err := bystander.(audit.Snapshotter).Snapshot(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
+			before := patience
+			if tool != "eat" {
+				before = pyclass.Hurry(env, time.Second)
+			}
 			if o := call(t, attacker, tool, `{}`); o.Status != audit.StatusFault {
 				t.Errorf("%s: %s %s", tool, o.Status, o.Raw)
 			}
+			pyclass.Hurry(env, before)
 			if o := call(t, bystander, "lend", `{"book_id":"b1","member_id":"m1"}`); o.Status != audit.StatusRefused || o.Before != lent.After {
 				t.Errorf("the bystander lost its loan: %s %s", o.Status, o.Raw)
 			}
@@ -320,7 +324,7 @@ class Odd:
 func TestWhatCannotBeShownDidNotHappen(t *testing.T) {
 	t.Parallel()
 	_, s := open(t, pyclass.Spec{
-		Name: "odd", Kind: pyclass.EnvScaler, Class: "Odd", Source: unshowable, Tools: tools("deep", "bury", "count"), Timeout: 5 * time.Minute,
+		Name: "odd", Kind: pyclass.EnvScaler, Class: "Odd", Source: unshowable, Tools: tools("deep", "bury", "count"),
 	})
 	for _, tool := range []string{"deep", "bury"} {
 		if o := call(t, s, tool, `{}`); o.Status != audit.StatusFault || !strings.Contains(o.Error.Message, "nested deeper") {

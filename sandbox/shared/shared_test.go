@@ -9,13 +9,12 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"go.uber.org/goleak"
-
 	"understudy/audit"
+	"understudy/sandbox/sandboxtest"
 	"understudy/sandbox/shared"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { sandboxtest.Main(m) }
 
 // world is an environment that counts how often it was closed.
 type world struct {
