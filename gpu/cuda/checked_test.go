@@ -34,7 +34,9 @@ func TestChecked(t *testing.T) {
 		t.Run("model in "+name, func(t *testing.T) {
 			t.Parallel()
 			d := open(t, cuda.Options{Libraries: folder, Products: products})
-			preparedHeads(t, d, gpu.Heads{H: 3, G: 1, D: 70}, true, func() {})
+			for _, normed := range []bool{true, false} {
+				preparedHeads(t, d, gpu.Heads{H: 3, G: 1, D: 70}, normed, true, func() {})
+			}
 			m, err := gpu.NewRandom(d, small(), 1)
 			if err != nil {
 				t.Fatal(err)

@@ -7,7 +7,7 @@
 //	           └───g++────► a stand-in driver, which runs them on the CPU (emulator, for tests)
 //
 // Operations append commands to a list (command.go), where some become one with those before them: a residual's sum
-// and its norm (forward.go), what heads go through before attention (heads.go), few rows' products with several
+// and its norm (forward.go), what heads go through before attention, with norms or without (heads.go), few rows' products with several
 // weights (product.go). They do so only where none of them writes what another reads or writes, so that no order can be
 // told. The list goes to the one thread that talks to the driver (thread.go) when somebody waits for a result, and
 // there, when it came before, it is replayed as a CUDA graph (graph.go): runners pad their steps to few sizes for it

@@ -166,7 +166,7 @@ func (d *Device) sumOf(y, rstd, x, w gpu.Buffer) (a, b uint64, ok bool) {
 func rowBlock(c int) dim { return block(min(threads, ceil(c, 32)*32)) }
 
 // RoPE turns x (R,heads,D) in place, a block a row: rope_f32, rope_bf16 (x, table, positions, r, heads, d, inverse).
-// After the norms of queries and keys and the turn of queries all of it is one (heads.go).
+// After the turn of queries, and the norms of queries and keys before it, all of it is one (heads.go).
 func (d *Device) RoPE(x, table, positions gpu.Buffer, width int, inverse bool) {
 	if r := positions.Len; r > 0 && d.activations("RoPE", x) && (inverse || !d.joinHeads(x, table, positions, width)) {
 		d.launch("rope"+suffix(x.Type), line(r), block(threads),

@@ -9,11 +9,14 @@ import (
 	"unsafe"
 )
 
+// mostDecoding is the rows of a decode batch at most.
+const mostDecoding = 512
+
 // Padded is the size of the graph that serves so many rows: 1, 2, 4, or a multiple of 8; of 16 above 256.
-// More than 512 are no decode batch, and cost more than a graph saves.
+// More are no decode batch, and cost more than a graph saves.
 func (d *Device) Padded(rows int) int {
 	switch {
-	case rows <= 2 || rows > 512:
+	case rows <= 2 || rows > mostDecoding:
 		return rows
 	case rows <= 4:
 		return 4

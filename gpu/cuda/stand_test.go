@@ -38,7 +38,7 @@ type faulty struct {
 
 func newFaulty(t *testing.T) *faulty {
 	t.Helper()
-	emulator.Only(t, "it makes the driver fail, or asks what it holds")
+	emulator.Only(t, "it makes the driver fail, or asks what it holds or was launched")
 	f := &faulty{t: t, folder: t.TempDir()}
 	text, err := os.ReadFile(filepath.Join(emulator.Folders(t, emulator.Ascending)[0], "libcuda.so.1"))
 	if err != nil {
@@ -73,6 +73,13 @@ func (f *faulty) held(kind string) int {
 	f.t.Helper()
 	name := append([]byte(kind), 0)
 	return f.call("emulator_held", uintptr(unsafe.Pointer(&name[0])))
+}
+
+// launches is how often a kernel was launched.
+func (f *faulty) launches(kernel string) int {
+	f.t.Helper()
+	name := append([]byte(kernel), 0)
+	return f.call("emulator_launches", uintptr(unsafe.Pointer(&name[0])))
 }
 
 // fail makes the call of an entry point, after so many others of it, give a result.

@@ -34,6 +34,7 @@ func Run(t *testing.T, pair func(t *testing.T) *Pair) {
 		{"Attend", attend},
 		{"AttendPaged equals Attend", attendPagedEqualsAttend},
 		{"AttendPaged with shared prefixes", attendPagedSharedPrefix},
+		{"heads on their way to attention", headsToAttention},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -1,15 +1,16 @@
-// heads.cu is what queries and keys go through between their projection and attention, where a model normalises
-// them: RMSNorm of each head, the turn by its position, and, in generation, the way of keys and values into the
-// KV arena. It has the bits of norm.cu, rope.cu and kv.cu one after the other, whose roundings it makes too.
+// heads.cu is what queries and keys go through between their projection and attention: RMSNorm of each head, where a
+// model has it, the turn by its position, and, in generation, the way of keys and values into the KV arena. It has
+// the bits of norm.cu, rope.cu and kv.cu one after the other, whose roundings it makes too.
 //
 //	kernel   grid        block       arguments
 //	heads_T  R·(H+G[+G]) rowBlock(D)  qr (R,H,D), rstd_q (R,H), q (R,H,D), w_q (D), kr (R,G,D), rstd_k (R,G), k (R,G,D), w_k (D), table (positions,D), positions (R) i32,
 //	                                 keys, values (S,G,D), v (R,G,D), slots (R) i32 or all four 0, H, G, D, eps
 //
-// T, the type of heads and of the arena, is f32 or bf16. D is at most 256. Without slots there are no blocks for values.
+// T, the type of heads and of the arena, is f32 or bf16. D is at most 256. Without norms rstd_q, w_q, rstd_k and w_k are
+// 0; q may be qr, k may be kr. Without slots there are no blocks for values.
 #include "kv.h"
 
-// Turned is a head on its way: x and w give y and rstd.
+// Turned is a head on its way: x and w give y and rstd; without a norm w is null, and x is turned as it is.
 template <class T> struct Turned {
 	T* y;
 	float* rstd;
@@ -17,8 +18,8 @@ template <class T> struct Turned {
 	const float* w;
 };
 
-// turn_head normalises a head and turns it; to is its key's place in the arena, or null.
-template <class T> DEVICE void turn_head(const Turned<T>& head, const float* turn, T* to, int d, float eps, T* normed, float* scratch) {
+// normalise leaves a head's norm where all of the block can read it.
+template <class T> DEVICE void normalise(const Turned<T>& head, int d, float eps, T* normed, float* scratch) {
 	float sum = 0;
 	for (int i = (int)threadIdx.x; i < d; i += (int)blockDim.x) {
 		float x = to_float(head.x[i]);
@@ -28,9 +29,18 @@ template <class T> DEVICE void turn_head(const Turned<T>& head, const float* tur
 	if (threadIdx.x == 0) *head.rstd = s;
 	for (int i = (int)threadIdx.x; i < d; i += (int)blockDim.x) store(normed + i, to_float(head.x[i]) * s * head.w[i]);
 	__syncthreads();
+}
+
+// turn_head makes y of a head; to is its key's place in the arena, or null.
+template <class T> DEVICE void turn_head(const Turned<T>& head, const float* turn, T* to, int d, float eps, T* normed, float* scratch) {
+	const T* from = head.x;
+	if (head.w) {
+		normalise(head, d, eps, normed, scratch);
+		from = normed;
+	}
 	int half = d / 2;
 	for (int i = (int)threadIdx.x; i < half; i += (int)blockDim.x) {
-		Pair pair = turned(to_float(normed[i]), to_float(normed[i + half]), turn[i], turn[i + half]);
+		Pair pair = turned(to_float(from[i]), to_float(from[i + half]), turn[i], turn[i + half]);
 		store(head.y + i, pair.first);
 		store(head.y + i + half, pair.second);
 		if (!to) continue;
