@@ -10,10 +10,13 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"understudy/envace/serve"
+	"understudy/gpu"
+	"understudy/gpu/reference"
 )
 
 func TestFaults(t *testing.T) {
@@ -71,61 +74,132 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A client that goes away frees what its request held.
+// paced is a device each of whose steps says that it began and waits for leave.
+type paced struct {
+	gpu.Device
+	began, leave chan struct{}
+}
+
+func (p paced) Embed(y, table, tokens gpu.Buffer) {
+	select {
+	case p.began <- struct{}{}:
+	default:
+	}
+	<-p.leave
+	p.Device.Embed(y, table, tokens)
+}
+
+// announced is a body that says when its first bytes were read.
+type announced struct {
+	io.ReadCloser
+	first func()
+}
+
+func (a announced) Read(p []byte) (int, error) {
+	n, err := a.ReadCloser.Read(p)
+	if n > 0 {
+		a.first()
+	}
+	return n, err
+}
+
+// await waits for what comes soon, or never.
+func await(t *testing.T, what string, happened <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-happened:
+	case <-time.After(5 * time.Minute):
+		t.Fatalf("%s: not in five minutes", what)
+	}
+}
+
+// A client that goes away frees what its request held, before it has written all of
+// its text.
 func TestDisconnect(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
-	for _, how := range []string{"stream", "whole", "whole, asked in chunks"} {
-		before, err := f.engine.Stats()
+	for _, how := range []string{"stream", "whole", inChunks} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			disconnect(t, how)
+		})
+	}
+}
+
+const (
+	inChunks = "whole, asked in chunks" // whose end comes apart from them
+	tooMany  = 3500                     // tokens: they take long
+	few      = 20                       // enough to begin a stream
+)
+
+func disconnect(t *testing.T, how string) {
+	t.Helper()
+	device := paced{reference.New(reference.Single), make(chan struct{}, 1), make(chan struct{}, few)}
+	f := setupOn(t, device)
+	goOn := sync.OnceFunc(func() { close(device.leave) })
+	handler, err := serve.New(serve.Config{Name: "tiny", Engine: f.engine, Tokenizer: f.tok, Template: qwen3(t), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, noticed, left := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	firstRead := sync.OnceFunc(func() { close(read) })
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		context.AfterFunc(r.Context(), func() { close(noticed) })
+		r.Body = announced{r.Body, firstRead}
+		handler.ServeHTTP(w, r)
+		close(left)
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(goOn) // before server and engine are closed: they wait for its requests
+	ctx, leave := context.WithCancel(t.Context())
+	body, err := json.Marshal(chatBody(object{"max_tokens": tooMany, "stream": how == "stream"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sent io.Reader = bytes.NewReader(body)
+	if how == inChunks {
+		pipe, w := io.Pipe()
+		sent = pipe
+		go func() {
+			_, _ = w.Write(body)
+			<-read
+			_ = w.Close()
+		}()
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL+"/v1/chat/completions", sent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if how == "stream" {
+		for range few {
+			device.leave <- struct{}{}
+		}
+		res, err := http.DefaultClient.Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}
-		stream := how == "stream"
-		ctx, cancel := context.WithCancel(t.Context())
-		body := chatBody(object{"max_tokens": 3500, "stream": stream})
-		if stream {
-			res := f.send(ctx, t, "/v1/chat/completions", body)
-			if _, err := io.ReadFull(res.Body, make([]byte, 10)); err != nil {
-				t.Fatal(err)
-			}
-			cancel()
+		if _, err := io.ReadFull(res.Body, make([]byte, 10)); err != nil {
+			t.Fatal(err)
+		}
+		leave()
+		_ = res.Body.Close()
+	} else {
+		go func() {
+			<-device.began // it runs
+			leave()
+		}()
+		if res, err := http.DefaultClient.Do(req); err == nil {
 			_ = res.Body.Close()
-		} else {
-			data, err := json.Marshal(body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url+"/v1/chat/completions", bytes.NewReader(data))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if how != "whole" {
-				req.ContentLength = -1 // unknown: the body's end comes apart
-			}
-			go func() {
-				for { // until it runs
-					if s, err := f.engine.Stats(); err != nil || s.Running > 0 {
-						cancel()
-						return
-					}
-				}
-			}()
-			if res, err := http.DefaultClient.Do(req); err == nil {
-				_ = res.Body.Close()
-				t.Error("3500 tokens before the client went away")
-			}
+			t.Error("a reply before the first token")
 		}
-		deadline := time.After(20 * time.Second)
-		for f.engine.Flush() != nil {
-			select {
-			case <-deadline:
-				t.Fatalf("%s: the request still runs", how)
-			case <-time.After(time.Millisecond):
-			}
-		}
-		if s, err := f.engine.Stats(); err != nil || s.Free != s.Pages || s.Generated-before.Generated >= 3500 {
-			t.Errorf("%s: %d of %d pages are free after %d tokens (%v)", how, s.Free, s.Pages, s.Generated-before.Generated, err)
-		}
+	}
+	await(t, "the server notices that its client has gone", noticed)
+	goOn()
+	await(t, "the request ends", left)
+	if err := f.engine.Flush(); err != nil {
+		t.Error(err)
+	}
+	if s, err := f.engine.Stats(); err != nil || s.Free != s.Pages || s.Generated >= tooMany {
+		t.Errorf("%d of %d pages are free after %d tokens (%v)", s.Free, s.Pages, s.Generated, err)
 	}
 }
 

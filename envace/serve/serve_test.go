@@ -46,6 +46,11 @@ type fixture struct {
 // setup serves a tiny random model.
 func setup(t *testing.T) fixture {
 	t.Helper()
+	return setupOn(t, reference.New(reference.Single))
+}
+
+func setupOn(t *testing.T, device gpu.Device) fixture {
+	t.Helper()
 	tok, err := tokenizer.Train(slices.Values([]string{strings.Repeat("the cat sat on the mat {\"yes\": true, \"id\": 12} ", 20)}), tokenizer.TrainConfig{
 		Size: 340, Added: []tokenizer.AddedToken{
 			{Content: "<|endoftext|>", Special: true},
@@ -58,7 +63,7 @@ func setup(t *testing.T) fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := gpu.NewRandom(reference.New(reference.Single), gpu.Config{
+	m, err := gpu.NewRandom(device, gpu.Config{
 		Type: gpu.Qwen3, Layers: 1, Width: 16, Hidden: 24, Vocab: tok.Size(), Context: 4096,
 		Heads: gpu.Heads{H: 4, G: 2, D: 4}, Eps: 1e-6, RoPE: gpu.RoPE{Theta: 10000}, Tied: true, BOS: -1, EOS: []int32{0},
 	}, 1)
