@@ -5,6 +5,7 @@ import (
 	_ "embed" // the checks that run in the browser
 	"flag"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -54,8 +55,6 @@ func newLedger(t *testing.T) *ledger.Ledger {
 	return l
 }
 
-func serve(t *testing.T, l *ledger.Ledger) *world { t.Helper(); return serveStore(t, l, l) }
-
 // configOf is a service over a ledger that shows a store, without a guard.
 func configOf(l *ledger.Ledger, store dashboard.Store) web.Config {
 	return web.Config{
@@ -64,15 +63,24 @@ func configOf(l *ledger.Ledger, store dashboard.Store) web.Config {
 	}
 }
 
-func serveStore(t *testing.T, l *ledger.Ledger, store dashboard.Store) *world {
+func serve(t *testing.T, l *ledger.Ledger) *world {
+	t.Helper()
+	return serveBehind(t, l, l, func(h http.Handler) http.Handler { return h })
+}
+
+// serveBehind is a service whose requests go through something of the test's own.
+func serveBehind(t *testing.T, l *ledger.Ledger, store dashboard.Store, through func(http.Handler) http.Handler) *world {
 	t.Helper()
 	cfg, closing := configOf(l, store), make(chan struct{})
 	cfg.Closing = closing
-	server := httptest.NewServer(web.New(cfg))
+	server := httptest.NewServer(through(web.New(cfg)))
 	t.Cleanup(server.Close)
 	t.Cleanup(func() { close(closing) }) // first: live pages end
 	return &world{Ledger: l, url: server.URL}
 }
+
+// patience is for the slowest machine: nothing that works waits for it.
+const patience = 5 * time.Minute
 
 // browser is one tab. What its console complains of fails the test.
 type browser struct {
@@ -84,7 +92,8 @@ type browser struct {
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
 	path := chromium(t)
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1280, 900), chromedp.Flag("lang", "en-GB"))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1280, 900), chromedp.Flag("lang", "en-GB"),
+		chromedp.WSURLReadTimeout(patience)) // until the browser has started
 	allocator, stop := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
 	ctx, cancel := chromedp.NewContext(allocator)
 	t.Cleanup(func() {
@@ -132,7 +141,7 @@ func chromium(t *testing.T) string {
 
 func (b *browser) do(steps ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, 5*time.Minute)
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	if err := chromedp.Do(ctx, steps...); err != nil {
 		b.t.Fatal(err)
@@ -147,7 +156,7 @@ func (b *browser) open(path string) {
 		_, err := cdp.Call(ctx, t, page.Navigate, page.NavigateParams{URL: b.at + path})
 		return err
 	}))
-	b.until(`!window.left && document.readyState === "complete" && document.querySelector("main")`)
+	b.arrive(`!window.left && document.querySelector("main")`)
 }
 
 // click follows a link and waits for what is behind it.
@@ -155,12 +164,18 @@ func (b *browser) click(selector string) {
 	b.t.Helper()
 	before := b.text(`location.href`)
 	b.do(chromedp.ScrollIntoView(selector), chromedp.Click(selector))
-	b.until(`location.href !== ` + strconv.Quote(before) + ` && document.readyState === "complete"`)
+	b.arrive(`location.href !== ` + strconv.Quote(before))
+}
+
+// arrive waits for a page of which a claim holds, whole and with its script listening.
+func (b *browser) arrive(claim string) {
+	b.t.Helper()
+	b.until(`document.readyState === "complete" && (` + claim + `)`)
 }
 
 func evaluate[T any](b *browser, expression string) T {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, 5*time.Minute)
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
 	if err != nil {
@@ -181,7 +196,7 @@ func (b *browser) holds(claim string) bool { b.t.Helper(); return evaluate[bool]
 // until waits for a claim to hold, also across a navigation.
 func (b *browser) until(claim string) {
 	b.t.Helper()
-	deadline := time.Now().Add(5 * time.Minute)
+	deadline := time.Now().Add(patience)
 	tick := time.NewTicker(30 * time.Millisecond)
 	defer tick.Stop()
 	for time.Now().Before(deadline) {

@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
@@ -121,7 +122,8 @@ func soundFindsFaults(t *testing.T, b *browser) {
 	}
 }
 
-// live watches a run move: the page follows without being loaded again.
+// live watches a run move: the page follows without being loaded again, also what
+// happened before its stream began.
 func live(t *testing.T, b *browser) {
 	t.Helper()
 	l := newLedger(t)
@@ -137,12 +139,26 @@ func live(t *testing.T, b *browser) {
 		}
 	}
 	commit(1)
-	b.visit(t, serve(t, l))
+	begin := make(chan struct{})
+	b.visit(t, serveBehind(t, l, l, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/events" {
+				select {
+				case <-begin:
+				case <-r.Context().Done():
+				}
+			}
+			next.ServeHTTP(w, r)
+		})
+	}))
 	b.open("/")
 	b.do(b.mark())
 	b.until(`document.querySelector("[data-live=asof]").textContent.includes("1 calls")`)
 	commit(2)
+	close(begin)
 	b.until(`document.querySelector("[data-live=asof]").textContent.includes("2 calls")`)
+	commit(3)
+	b.until(`document.querySelector("[data-live=asof]").textContent.includes("3 calls")`)
 	if !b.holds(`window.stayed`) {
 		t.Error("the page was loaded again instead of following")
 	}

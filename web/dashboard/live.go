@@ -22,8 +22,8 @@ const (
 	sendTimeout = 10 * time.Second
 )
 
-// events tells a browser that a run moved (?run=), as server-sent events. What
-// it moved to is on the page, which the script reads again.
+// events tells a browser where a run is and that it moved (?run=), as server-sent
+// events. What it moved to is on the page, which the script reads again.
 func (s *site) events(c *gin.Context) {
 	run := c.Query("run")
 	at, err := s.watches.join(c.Request.Context(), run)
@@ -56,7 +56,7 @@ func (s *site) stream(c *gin.Context, at *watch, send func(text string) bool) {
 	defer guard.Stop()
 	defer beat.Stop()
 	last, _, err := s.watches.now(at)
-	if err != nil || !send("retry: 3000\n\n") {
+	if err != nil || !send("retry: 3000\nevent: seen\ndata: "+last.seen()+"\n\n") {
 		return
 	}
 	for {
@@ -86,6 +86,19 @@ func (s *site) stream(c *gin.Context, at *watch, send func(text string) bool) {
 			}
 		}
 	}
+}
+
+// seen is the state as pages and streams name it: a page whose stream begins
+// elsewhere was written before the run moved there, and is read again.
+func (l liveState) seen() string { return seenRun(l.moves, l.state) + seenFigures(l.computed) }
+
+func seenRun(moves int64, state audit.RunState) string { return fmt.Sprintf("%d-%s-", moves, state) }
+
+func seenFigures(computed time.Time) string {
+	if computed.IsZero() {
+		return "never"
+	}
+	return computed.UTC().Format(time.RFC3339Nano)
 }
 
 func (s *site) liveState(ctx context.Context, run string) (liveState, error) {

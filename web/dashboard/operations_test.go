@@ -46,13 +46,13 @@ func operationKeys(t *testing.T, _ *world, b *browser) {
 	b.open("/compare?run=step-200&base=step-100&tab=regressed")
 	b.press("jj")
 	b.press("\r")
-	b.until(`location.pathname === "/compare/call"`)
+	b.arrive(`location.pathname === "/compare/call"`)
 	b.press("u")
-	b.until(`location.pathname === "/compare" && location.search.includes("base=step-100")`)
+	b.arrive(`location.pathname === "/compare" && location.search.includes("base=step-100")`)
 	b.open("/compare?run=step-200&base=step-100&tab=both_right")
 	first := b.text(`document.querySelector("[data-row] a").href`)
 	b.press("n")
-	b.until(`location.search.includes("after=50")`)
+	b.arrive(`location.search.includes("after=50")`)
 	if b.text(`document.querySelector("[data-row] a").href`) == first {
 		t.Error("the second page starts like the first")
 	}
@@ -70,14 +70,14 @@ func jobsSentAgain(t *testing.T, w *world, b *browser) {
 	before := dead()
 	b.open("/jobs")
 	b.press("n")
-	b.until(`location.search.includes("after=")`)
+	b.arrive(`location.search.includes("after=")`)
 	b.click(`form:has([name=episode]) button`)
 	if after := dead(); after != before-1 {
 		t.Errorf("%d jobs are given up after one was sent again, before %d", after, before)
 	}
 	b.open("/jobs")
 	b.do(b.pressButton(`form[action="/jobs/revive"]:not(:has([name=episode])) button`))
-	b.until(`location.search.includes("sent=")`)
+	b.arrive(`location.search.includes("sent=")`)
 	if after := dead(); after != 0 {
 		t.Errorf("%d jobs are given up after all were sent again", after)
 	}
@@ -89,7 +89,7 @@ func tokens(t *testing.T, w *world, b *browser) {
 	b.open("/settings")
 	b.typeInto(`input[name=name]`, "ci <b>")
 	b.do(b.pressButton(`form[action="/settings/tokens"] button`))
-	b.until(`document.querySelector("#new-token")`)
+	b.arrive(`document.querySelector("#new-token")`)
 	secret := b.text(`document.querySelector("#new-token").textContent`)
 	if _, err := w.Token(t.Context(), audit.SecretHash(secret)); err != nil {
 		t.Errorf("the token that is shown opens nothing: %v", err)
@@ -102,7 +102,7 @@ func tokens(t *testing.T, w *world, b *browser) {
 		t.Error("the token is shown twice")
 	}
 	b.do(b.pressButton(`form[action="/settings/tokens/revoke"] button`))
-	b.until(`document.querySelector("tr.faded")`)
+	b.arrive(`document.querySelector("tr.faded")`)
 	if _, err := w.Token(t.Context(), audit.SecretHash(secret)); audit.ErrorCode(err) != audit.CodeUnauthorized {
 		t.Errorf("a revoked token: got %v", err)
 	}

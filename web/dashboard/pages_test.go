@@ -144,11 +144,11 @@ func keys(t *testing.T, _ *world, b *browser) {
 	}
 	b.press("?")
 	b.press("\r")
-	b.until(`location.pathname === "/tool"`)
+	b.arrive(`location.pathname === "/tool"`)
 	b.press("u")
-	b.until(`location.pathname === "/tools"`)
+	b.arrive(`location.pathname === "/tools"`)
 	b.press("1")
-	b.until(`location.pathname === "/"`)
+	b.arrive(`location.pathname === "/"`)
 	b.press("/")
 	b.until(`document.activeElement.matches("select")`)
 }
@@ -224,7 +224,7 @@ func withoutScript(t *testing.T, _ *world, b *browser) {
 		t.Errorf("the filter shows %q, want refund alone", tools)
 	}
 	b.do(b.pressButton(`button[value=dark]`))
-	b.until(`document.documentElement.dataset.theme === "dark"`)
+	b.arrive(`document.documentElement.dataset.theme === "dark"`)
 	if at, _ := url.Parse(b.text(`location.href`)); at.Query().Get("tool") != "refund" {
 		t.Errorf("the switch of colours lost the filter: %s", at)
 	}

@@ -33,6 +33,7 @@ type shell struct {
 	Bar     []barField
 	Theme   string // light, dark, or "" for the system's
 	Back    string // this page with its filters
+	Seen    string // what of the run the page shows: how a stream that has seen the same begins
 	keeps   []string
 	Version string
 	Global  bool // the page is not about one run: it has no bar
@@ -83,7 +84,13 @@ func (s *site) render(c *gin.Context, status int, p page, r *request, view any) 
 			sh.Nav = append(sh.Nav, entry)
 		}
 	}
+	if r.Head != nil {
+		sh.Seen = seenRun(r.Head.Moves, r.Head.State)
+	}
 	if b, ok := view.(barred); ok {
+		if r.Head != nil && b.summary().Run.Number != 0 {
+			sh.Seen += seenFigures(b.summary().Computed)
+		}
 		for _, key := range p.filters {
 			sh.Bar = append(sh.Bar, barField{key, label(key), r.choices(key, b.summary())})
 		}

@@ -119,6 +119,7 @@
     // The row that the keys chose stays chosen; the focus comes back only where it was lost.
     if (at >= 0 && document.activeElement === document.body) select(at);
     else rows()[at]?.classList.add("here");
+    document.body.dataset.seen = fresh.body.dataset.seen ?? "";
     document.body.dataset.refreshed = String(Number(document.body.dataset.refreshed ?? 0) + 1);
   };
   if (run && $("[data-live]")) {
@@ -137,10 +138,9 @@
     const listen = () => {
       source = new EventSource("/events?run=" + encodeURIComponent(run));
       source.addEventListener("moved", soon);
-      source.addEventListener("open", () => {
-        if (!offline.hidden) soon();
-        offline.hidden = true;
-      });
+      // The run may have moved while there was no stream, also before the first one.
+      source.addEventListener("seen", (event) => { if (!event.data.startsWith(document.body.dataset.seen)) soon(); });
+      source.addEventListener("open", () => { offline.hidden = true; });
       source.addEventListener("error", () => {
         offline.hidden = false;
         if (source.readyState === EventSource.CLOSED) waiting = setTimeout(listen, 3000);
