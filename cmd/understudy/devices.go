@@ -35,24 +35,54 @@ func (d *deviceFlags) register(fs *flag.FlagSet) {
 
 // open makes the device.
 func (d *deviceFlags) open(mode gpu.Mode) (computer, error) {
-	if d.device == "" || d.device == "cpu" {
+	o, err := d.card()
+	if err != nil {
+		return nil, err
+	}
+	if o == nil {
 		device, err := host.New(host.Options{Mode: mode, Threads: d.threads})
 		if err != nil {
 			return nil, &audit.Error{Code: audit.CodeInvalid, Message: "open the device", Hint: "understudy help serve", Err: err}
 		}
 		return device, nil
 	}
-	o, err := cudaOptions(d.device)
-	if err != nil {
-		return nil, err
-	}
 	o.Mode = mode
 	o.Warn = func(text string) { fmt.Fprintf(os.Stderr, "%s: %s\n", d.device, text) }
-	device, err := cuda.New(o)
+	device, err := cuda.New(*o)
 	if err != nil {
-		return nil, &audit.Error{Code: audit.CodeInvalid, Message: "--device " + d.device, Hint: "understudy version --devices lists what there is; --device cpu needs no card", Err: err}
+		return nil, d.unusable(err)
 	}
 	return device, nil
+}
+
+// card is what --device says of a card; nil on the CPU.
+func (d *deviceFlags) card() (*cuda.Options, error) {
+	if d.device == "" || d.device == "cpu" {
+		return nil, nil //nolint:nilnil // no card is no failure
+	}
+	o, err := cudaOptions(d.device)
+	return &o, err
+}
+
+// unusable says that the card of --device cannot be had.
+func (d *deviceFlags) unusable(err error) error {
+	return &audit.Error{Code: audit.CodeInvalid, Message: "--device " + d.device, Hint: "understudy version --devices lists what there is; --device cpu needs no card", Err: err}
+}
+
+// cardMemory is a card that the kernels can use, and what nobody has taken of its memory.
+func (d *deviceFlags) cardMemory(o cuda.Options) (card cuda.Card, free int64, err error) {
+	if free, err = cuda.FreeMemory(o.Number); err != nil {
+		return card, 0, d.unusable(err)
+	}
+	cards, err := cuda.Cards()
+	if err == nil {
+		card = cards[o.Number]
+		err = card.Usable()
+	}
+	if err != nil {
+		return card, 0, d.unusable(err)
+	}
+	return card, free, nil
 }
 
 // memory is what the device can have, and how to say that: of a machine what it has, of a card what

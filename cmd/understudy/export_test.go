@@ -102,8 +102,14 @@ func DeviceMemory(name string) (bytes int64, text string) {
 }
 
 // RefusePlan is what a training meets that takes this of a card in bfloat16 with so much memory free.
-func RefusePlan(p train.Plan, free int64) error {
-	return cardPlan{Plan: p, products: gpu.BF16}.refuse(free, "cuda")
+func RefusePlan(free int64, sets ...train.Plan) error {
+	return cardPlan{sets: sets, products: gpu.BF16}.refuse(free, "cuda")
+}
+
+// PlanTotal is the bytes of a parameter set's plan in bfloat16.
+func PlanTotal(p train.Plan) (int64, error) {
+	parts, err := cardPlan{sets: []train.Plan{p}, products: gpu.BF16}.parts()
+	return parts.Total(), err
 }
 
 // ErrInterrupted is the cause of a context that a signal ended.

@@ -113,6 +113,14 @@ func trainRun(ctx context.Context, inv *invocation, f trainFlags) (err error) {
 		return dryRun(ctx, inv, f, recipe)
 	}
 	t := &training{flags: f, recipe: recipe, inv: inv}
+	if err := t.checkWorkers(); err != nil {
+		return err
+	}
+	if !f.ceiling {
+		if err := t.planAhead(runs); err != nil {
+			return err
+		}
+	}
 	if err := t.open(ctx); err != nil {
 		return err
 	}
@@ -185,16 +193,22 @@ type training struct {
 	ledger    *ledger.Ledger
 	rewards   *rewards
 	sources   map[train.Arm]envace.Source // the worlds of grpo-simulator and grpo-recorded
+	printed   []string                    // plans of a card's memory
 }
 
-// open starts the ledger, where metrics and rewards are kept, and reads the tasks.
-func (t *training) open(ctx context.Context) (err error) {
+// checkWorkers refuses --rollout-workers where there can be none.
+func (t *training) checkWorkers() error {
 	if t.flags.away && t.recipe.Format != "tiny" {
 		return usageError("--rollout-workers with recipe "+t.recipe.Name+", which trains in the chat format", "rollout workers speak the tiny format; leave the flag out")
 	}
 	if t.flags.away && t.inv.config.NATSURL == "" {
 		return usageError("--rollout-workers without --nats-url", "workers on other machines need a NATS server with JetStream that they can reach, too")
 	}
+	return nil
+}
+
+// open starts the ledger, where metrics and rewards are kept, and makes the tasks.
+func (t *training) open(ctx context.Context) (err error) {
 	t.envs = newEnvironments(t.inv.config)
 	defer func() {
 		if err != nil {
@@ -224,7 +238,7 @@ func (t *training) prepare(ctx context.Context) (c train.Config, err error) {
 		}
 		t.sources[train.ArmSimulator] = envace.Simulated{Rehearser: simulator}
 	}
-	c = train.Config{Progress: func(line string) { fmt.Fprintln(t.inv.stdout, line) }, KVMemory: int64(t.flags.chat.kvMiB) << 20}
+	c = train.Config{Progress: func(line string) { fmt.Fprintln(t.inv.stdout, line) }, KVMemory: t.flags.chat.kvMemory()}
 	if t.rewards != nil { // a rollout worker pays nothing
 		c.Scorer = t.rewards.hook
 	}
@@ -278,13 +292,16 @@ func (t *training) settle(ctx context.Context, c *train.Config) (err error) {
 
 // run trains one arm and seed, unless that is done.
 func (t *training) run(ctx context.Context, c train.Config) error {
+	if err := t.planned(c); err != nil {
+		return err
+	}
 	arm, seed := c.Arm, c.Seed
 	c = t.common
 	c.Arm, c.Seed = arm, seed
 	c.Source = t.sources[arm]
 	engine := devices{deviceFlags: t.flags.deviceFlags}
 	defer engine.close()
-	return t.runAs(ctx, c, train.Runtime{Out: t.flags.out, Device: engine.next, Planned: t.planned})
+	return t.runAs(ctx, c, train.Runtime{Out: t.flags.out, Device: engine.next})
 }
 
 // runAs trains with a whole configuration, and keeps its metrics in the ledger.

@@ -70,7 +70,7 @@ func TestTrainOnCard(t *testing.T) {
 	}
 	got := trains("--device", "cuda")
 	for _, want := range []string{
-		"memory that the training takes of cuda (cuda CPU emulator, of which 10", "moments of AdamW", "room to check cuBLASLt's products",
+		"memory that the training takes of cuda (CPU emulator, of which 10", "moments of AdamW", "room to check cuBLASLt's products",
 		"the reference policy: weights, as in their files", "in all", "step 1/1",
 	} {
 		if got.status != 0 || !strings.Contains(got.stdout, want) {
@@ -109,7 +109,7 @@ func TestTrainingThatDoesNotFit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = main.RefusePlan(plan, 40<<30)
+	err = main.RefusePlan(40<<30, plan)
 	refusal, ok := errors.AsType[*audit.Error](err)
 	if !ok || refusal.Code != audit.CodeLimit || !strings.Contains(refusal.Message, "GiB and cuda has 40.0 GiB free") {
 		t.Fatalf("on 40 GiB: %v", err)
@@ -119,7 +119,72 @@ func TestTrainingThatDoesNotFit(t *testing.T) {
 			t.Errorf("the hint lacks %q: %s", want, refusal.Hint)
 		}
 	}
-	if err := main.RefusePlan(plan, 1<<40); err != nil {
+	if err := main.RefusePlan(1<<40, plan); err != nil {
 		t.Errorf("on a TiB: %v", err)
+	}
+	whole, err := main.PlanTotal(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := main.RefusePlan(2*whole, plan, plan); err != nil {
+		t.Errorf("two parameter sets on a card with room for two: %v", err)
+	}
+	if err := main.RefusePlan(2*whole-1, plan, plan); audit.ErrorCode(err) != audit.CodeLimit {
+		t.Errorf("two parameter sets on a card with room for less than two: %v", err)
+	}
+}
+
+// A training whose plan does not fit, or whose card is not there, is refused before anything that takes long: before its
+// ledger is opened and its tasks are made or, where the words of the tasks are the model's, before its warm start.
+func TestPlanComesFirst(t *testing.T) {
+	t.Parallel()
+	if !emulator.Supported() {
+		t.Skip("the CUDA device's emulator is for Linux")
+	}
+	driver, err := emulator.Build(t.Context(), emulator.Ascending)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, database := folder(t), postgres.URL(t)
+	randomModel(t, filepath.Join(dir, "model"))
+	chatRecipe(t, filepath.Join(dir, "chat.yaml"), func(r *train.Recipe) { r.MicroTokens = 10_000_000 })
+	smallRecipe(t, filepath.Join(dir, "small.yaml"), "micro_tokens: 512", "micro_tokens: 10000000", "hidden: 24", "hidden: 40000")
+	shape, err := os.ReadFile(filepath.Join(dir, "model", "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wide := strings.Replace(string(shape), `"intermediate_size": 48`, `"intermediate_size": 40000`, 1)
+	if err := os.WriteFile(filepath.Join(dir, "model", "config.json"), []byte(wide), 0o600); err != nil || wide == string(shape) {
+		t.Fatal("the model's width is not where it is looked for", err)
+	}
+	const nowhere, plan = "postgres://127.0.0.1:1/nowhere", "memory that the training takes of cuda (CPU emulator"
+	for name, test := range map[string]struct {
+		args                 []string
+		stdout, text, remedy string
+	}{
+		"a model's folder": {
+			[]string{"--recipe", "chat.yaml", "--model-dir", "model", "--device", "cuda", "--database-url", nowhere},
+			plan, "GiB and cuda has 1024.0 GiB free", "half of micro_tokens",
+		},
+		"words of the tasks": {
+			[]string{"--recipe", "small.yaml", "--device", "cuda", "--database-url", database},
+			plan, "GiB and cuda has 1024.0 GiB free", "half of micro_tokens",
+		},
+		"a card that is not there": {
+			[]string{"--recipe", "small.yaml", "--device", "cuda:7", "--database-url", nowhere},
+			"", "card 7: this machine has 1", "--device cpu needs no card",
+		},
+		"no such device": {
+			[]string{"--recipe", "small.yaml", "--device", "gpu", "--database-url", nowhere},
+			"", "--device gpu", "write cpu, cuda",
+		},
+	} {
+		got := run(t, program(t, dir, []string{"LD_LIBRARY_PATH=" + driver}, append([]string{"train", "--threads", "1"}, test.args...)...))
+		if got.status == 0 || !strings.Contains(got.stdout, test.stdout) || !strings.Contains(got.stderr, test.text) || !strings.Contains(got.stderr, test.remedy) {
+			t.Errorf("%s: %+v, want %q, %q and %q", name, got, test.stdout, test.text, test.remedy)
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "runs", "*", "*")); err != nil || len(left) > 0 {
+		t.Errorf("runs that were refused left %v, %v", left, err)
 	}
 }

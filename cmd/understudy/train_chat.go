@@ -33,6 +33,9 @@ func (f *chatFlags) register(fs *flag.FlagSet) {
 	fs.BoolVar(&f.dryRun, "dry-run", false, "print what the recipe needs, and run two real steps of it in a small random model")
 }
 
+// kvMemory is the bytes of --kv-memory.
+func (f chatFlags) kvMemory() int64 { return int64(f.kvMiB) << 20 }
+
 // ask asks the judge's server.
 func (f chatFlags) ask(cfg Config) (judge.AskFunc, error) {
 	completer, err := remote.NewCompleter(remote.Config{URL: f.judge, Model: f.judgeModel, APIKey: string(cfg.JudgeKey), MaxTokens: judge.MaxTokens, HTTP: cfg.typedClient(f.judge)})

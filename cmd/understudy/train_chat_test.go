@@ -44,8 +44,8 @@ func randomModel(t *testing.T, dir string) {
 	}
 }
 
-// chatRecipe is the paper's recipe for a small model and few, short rollouts.
-func chatRecipe(t *testing.T, path string) {
+// chatRecipe is the paper's recipe for a small model and few, short rollouts, with changes.
+func chatRecipe(t *testing.T, path string, changes ...func(r *train.Recipe)) {
 	t.Helper()
 	r, err := train.ReadRecipe("paper-qwen3-1.7b")
 	if err != nil {
@@ -57,6 +57,9 @@ func chatRecipe(t *testing.T, path string) {
 	r.Rollout.MaskOverlong = false // nothing that random weights say ends by itself
 	r.Steps, r.MicroTokens, r.Evaluation = 1, 8000, train.Evaluation{Every: 1, Tasks: 1, Samples: 1}
 	r.Reward.CheckEvery = 1
+	for _, change := range changes {
+		change(&r)
+	}
 	text, err := yaml.Marshal(r)
 	if err != nil {
 		t.Fatal(err)

@@ -163,20 +163,22 @@ func (t *training) printCardNeeds(c gpu.Config) error {
 	if err != nil {
 		return err
 	}
-	p, err := train.Config{Recipe: t.recipe, KVMemory: int64(t.flags.chat.kvMiB) << 20}.Plan(audit.WholePolicy, c, gpu.BF16, o.KVType())
+	p, err := train.Config{Recipe: t.recipe, KVMemory: t.flags.chat.kvMemory()}.Plan(audit.WholePolicy, c, gpu.BF16, o.KVType())
 	if err != nil {
 		return err
 	}
-	set := cardPlan{Plan: p, products: o.Products, mode: t.recipe.EngineMode()}
-	if err := set.print(t.inv.stdout, "\nmemory that a real run takes of "+t.flags.device); err != nil {
+	plan := cardPlan{sets: []train.Plan{p}, products: o.Products, mode: t.recipe.EngineMode()}
+	parts, err := plan.text()
+	if err != nil {
 		return err
 	}
+	fmt.Fprintf(t.inv.stdout, "\nmemory that a real run takes of %s:\n%s", t.flags.device, parts)
 	free, text := t.flags.memory()
 	if free == 0 {
 		fmt.Fprintln(t.inv.stdout, text)
 		return nil
 	}
-	if err := set.refuse(free, t.flags.device); err != nil {
+	if err := plan.refuse(free, t.flags.device); err != nil {
 		fmt.Fprintf(t.inv.stdout, "%s: it does not fit; %s\n", text, audit.ErrorHint(err))
 		return nil
 	}

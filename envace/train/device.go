@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"understudy/audit"
+	"understudy/envace/tiny"
 	"understudy/gpu"
 	"understudy/gpu/safetensors"
 )
@@ -14,9 +15,6 @@ type Runtime struct {
 	Out string // folder of all arms and seeds of the recipe
 	// Device makes a device; each parameter set has one of its own.
 	Device func(mode gpu.Mode) (gpu.Device, error)
-	// Planned is told what a parameter set will take of its device, before anything is loaded; an
-	// error ends the run there. Nil: nobody is told.
-	Planned func(device gpu.Device, p Plan) error
 }
 
 // Names of recipes for the engine's modes, and for the types of moments.
@@ -88,24 +86,34 @@ func (c Config) Plan(set audit.PolicyRole, model gpu.Config, stored, kv gpu.DTyp
 	}, err
 }
 
-// planned tells what a parameter set in a folder will take.
-func (c Config) planned(r Runtime, device gpu.Device, set audit.PolicyRole, folder, start string) error {
-	if r.Planned == nil {
-		return nil
-	}
-	model, err := gpu.ReadConfig(folder)
+// Plans is what each parameter set of a run takes. Nothing of the run has to be there but its model's folder or, in the
+// tiny format, whose words are the model's vocabulary, Format.
+func (c Config) Plans(kv gpu.DType) (plans []Plan, err error) {
+	model, stored, err := c.begins()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	stored, err := storedType(start)
-	if err != nil {
-		return err
+	for _, set := range c.Arm.sets() {
+		plan, err := c.Plan(set, model, stored, kv)
+		if err != nil {
+			return nil, err
+		}
+		plans = append(plans, plan)
 	}
-	plan, err := c.Plan(set, model, stored, gpu.KVType(device))
-	if err != nil {
-		return err
+	return plans, nil
+}
+
+// begins is the shape of the run's model, and the type of the files that it begins with; a warm start's are float32.
+func (c Config) begins() (model gpu.Config, stored gpu.DType, err error) {
+	folder, warm := c.start("")
+	if f, ok := c.Format.(tiny.Format); ok && warm {
+		return c.Recipe.Model.config(f.Vocabulary.Size()), gpu.F32, nil
 	}
-	return r.Planned(device, plan)
+	if model, err = c.Recipe.Model.Real(); err != nil || warm {
+		return model, gpu.F32, err
+	}
+	stored, err = storedType(folder)
+	return model, stored, err
 }
 
 // storedType is that of the largest tensor of a folder's files.

@@ -1,10 +1,14 @@
 package train_test
 
 import (
-	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
 	"sync/atomic"
 	"testing"
 
+	"understudy/audit"
 	"understudy/envace/train"
 	"understudy/gpu"
 	"understudy/gpu/host"
@@ -60,10 +64,37 @@ func TestDevicesAreGivenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("a player", 3)
-	full := errors.New("no room")
-	r.Planned = func(gpu.Device, train.Plan) error { return full }
-	if _, err := train.Open(t.Context(), c, r); !errors.Is(err, full) {
-		t.Errorf("a device without room: %v", err)
+	if err := os.WriteFile(filepath.Join(r.Out, fmt.Sprintf("warm-s%d", c.Seed), "policy", "model.safetensors"), []byte("no model"), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	check("a training that does not fit", 4)
+	if _, err := train.Open(t.Context(), c, r); err == nil {
+		t.Error("a warm start that is damaged was opened")
+	}
+	check("a training whose warm start is damaged", 4)
+}
+
+// What a run takes is known before anything of it is there: the shape of the model that its warm start will leave, and
+// a parameter set for each role where each has its own.
+func TestPlansComeFirst(t *testing.T) {
+	t.Parallel()
+	c, r := quick(t)
+	plans, err := c.Plans(gpu.F32)
+	if err != nil || len(plans) != 1 {
+		t.Fatalf("plans of one policy: %+v, %v", plans, err)
+	}
+	trainer, err := train.Open(t.Context(), c, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := trainer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	model, err := gpu.ReadConfig(filepath.Join(r.Out, fmt.Sprintf("warm-s%d", c.Seed), "policy"))
+	if planned := plans[0].Model; err != nil || !reflect.DeepEqual(planned, model) {
+		t.Errorf("planned is %+v, the warm start left %+v, %v", planned, model, err)
+	}
+	c.Arm = train.ArmPerRole
+	if plans, err = c.Plans(gpu.F32); err != nil || len(plans) != 2 || plans[0].Set != audit.ActRole || plans[1].Set != audit.RehearseRole {
+		t.Errorf("plans of a policy a role: %+v, %v", plans, err)
+	}
 }

@@ -115,7 +115,7 @@ func Open(ctx context.Context, c Config, r Runtime) (*Trainer, error) {
 		if err != nil {
 			return nil, undo(err)
 		}
-		l, err := c.planAndLoad(r, device, set, from(set), start)
+		l, err := c.load(device, set, from(set), start)
 		if err != nil {
 			done(device)
 			return nil, undo(err)
@@ -168,14 +168,6 @@ func (c Config) start(out string) (folder string, warm bool) {
 // warmFolder is where the warm start that all arms of a seed share is kept.
 func warmFolder(out string, seed uint64) string {
 	return filepath.Join(out, fmt.Sprintf("warm-s%d", seed))
-}
-
-// planAndLoad is load, of a device that has room.
-func (c Config) planAndLoad(r Runtime, device gpu.Device, set audit.PolicyRole, folder, start string) (*learner, error) {
-	if err := c.planned(r, device, set, folder, start); err != nil {
-		return nil, err
-	}
-	return c.load(device, set, folder, start)
 }
 
 // load makes a learner of the parameters in a folder. The reference policy of the

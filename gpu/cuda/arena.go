@@ -150,29 +150,6 @@ func (d *Device) region(bytes int64) error {
 	})
 }
 
-// FreeMemory is what can still be had of the card: what nobody has taken of it and what is free in the
-// arena, or what is left of Options.Memory.
-func (d *Device) FreeMemory() (int64, error) {
-	var free, total uintptr
-	lib := d.thread.driver
-	err := d.thread.do(func() error {
-		return lib.call("ask for free memory", lib.memInfo, uintptr(unsafe.Pointer(&free)), uintptr(unsafe.Pointer(&total)))
-	})
-	if err != nil {
-		return 0, named(err)
-	}
-	idle := int64(0)
-	for _, r := range d.arena.regions {
-		for _, s := range r.free {
-			idle += s.bytes
-		}
-	}
-	if d.Memory > 0 {
-		return min(int64(free), d.Memory-d.arena.size) + idle, nil
-	}
-	return int64(free) + idle, nil
-}
-
 // explain adds to a lack of memory how much there is.
 func (d *driver) explain(err error) error {
 	e, ok := errors.AsType[*Error](err)

@@ -73,3 +73,14 @@ func (d *Device) Waiting() (names []string) {
 	}
 	return names
 }
+
+// Idle is what can still be had of Options.Memory.
+func (d *Device) Idle() int64 {
+	idle := d.Memory - d.arena.size
+	for _, r := range d.arena.regions {
+		for _, s := range r.free {
+			idle += s.bytes
+		}
+	}
+	return idle
+}
