@@ -29,7 +29,7 @@ func newDesk(t *testing.T) *desk {
 	dir := t.TempDir()
 	return &desk{t, dir, map[string]string{
 		"UNDERSTUDY_DATA_DIR": filepath.Join(dir, "data"), "UNDERSTUDY_DATABASE_URL": postgres.URL(t),
-		"UNDERSTUDY_LISTEN": "127.0.0.1:0", "UNDERSTUDY_LOG_LEVEL": "warn",
+		"UNDERSTUDY_LISTEN": "127.0.0.1:0", "UNDERSTUDY_LOG_LEVEL": "warn", "UNDERSTUDY_STOP_TIMEOUT": patience.String(),
 	}}
 }
 

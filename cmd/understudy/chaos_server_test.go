@@ -23,19 +23,23 @@ import (
 	"understudy/audit/ledger/cluster"
 )
 
-// asNATS, when set to "folder port", makes this test binary a NATS server.
+// asNATS, when set to "folder address", makes this test binary a NATS server.
 const asNATS = "UNDERSTUDY_TEST_NATS"
 
 // serveNATS runs a NATS server with JetStream, as operators are told to, until it
 // is killed.
 func serveNATS(arguments string) error {
-	dir, text, _ := strings.Cut(arguments, " ")
+	dir, address, _ := strings.Cut(arguments, " ")
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
 	port, err := strconv.Atoi(text)
 	if err != nil {
 		return err
 	}
 	ns, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, SyncAlways: true, NoSigs: true,
+		Host: host, Port: port, JetStream: true, StoreDir: dir, SyncAlways: true, NoSigs: true,
 		JetStreamMaxStore: 16 << 30, // else it refuses streams that a small disk could not hold when full
 	})
 	if err != nil {
@@ -109,8 +113,8 @@ func (d *disk) free() error {
 
 // natsProcess is a NATS server that can be killed.
 type natsProcess struct {
-	disk *disk
-	port int
+	disk    *disk
+	address string
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd     // nil: it was killed
@@ -119,7 +123,7 @@ type natsProcess struct {
 
 func startNATS(t *testing.T) *natsProcess {
 	t.Helper()
-	n := &natsProcess{disk: newDisk(t, "nats", 64), port: freePort(t)}
+	n := &natsProcess{disk: newDisk(t, "nats", 64), address: freeAddress(t)}
 	if err := n.start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -127,18 +131,33 @@ func startNATS(t *testing.T) *natsProcess {
 	return n
 }
 
-func freePort(t *testing.T) int {
+// given are the addresses that freeAddress has returned.
+var given sync.Map
+
+// freeAddress is an address of this machine for a program that is not there yet, or
+// comes and goes: nobody else is given it, nor takes it meanwhile for an address of
+// his own, because on Linux this process has a part of 127.0.0.0/8 to itself.
+func freeAddress(t *testing.T) string {
 	t.Helper()
-	var config net.ListenConfig
-	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	host := "127.0.0.1"
+	if pid := os.Getpid(); runtime.GOOS == "linux" {
+		host = fmt.Sprintf("127.%d.%d.%d", pid>>14&0xff, pid>>7&0x7f, pid&0x7f+1)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	var config net.ListenConfig
+	for {
+		l, err := config.Listen(t.Context(), "tcp", net.JoinHostPort(host, "0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		address := l.Addr().String()
+		_ = l.Close()
+		if _, taken := given.LoadOrStore(address, true); !taken {
+			return address
+		}
+	}
 }
 
-func (n *natsProcess) url() string { return "nats://127.0.0.1:" + strconv.Itoa(n.port) }
+func (n *natsProcess) url() string { return "nats://" + n.address }
 
 func (n *natsProcess) store() string { return filepath.Join(n.disk.dir, "store") }
 
@@ -155,7 +174,7 @@ func (n *natsProcess) start(ctx context.Context) error {
 		}
 	}
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), os.Args[0])
-	cmd.Env = []string{asNATS + "=" + n.store() + " " + strconv.Itoa(n.port)}
+	cmd.Env = []string{asNATS + "=" + n.store() + " " + n.address}
 	cmd.SysProcAttr = dieWithTest()
 	started, gone := make(chan error, 1), make(chan struct{})
 	go func() {
@@ -171,8 +190,8 @@ func (n *natsProcess) start(ctx context.Context) error {
 		return err
 	}
 	n.cmd, n.gone = cmd, gone
-	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		conn, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(n.port)) //nolint:noctx // it is there, or it is not
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		conn, err := net.Dial("tcp", n.address) //nolint:noctx // it is there, or it is not
 		if err == nil {
 			return conn.Close()
 		}

@@ -174,17 +174,17 @@ func (c *chaos) open(name string) (stop func()) {
 	c.ledger, err = ledger.New(c.pool, ledger.Config{})
 	check(err)
 	check(errors.Join(c.nats.kill(), c.nats.wipe(), c.nats.start(ctx)))
-	port := freePort(c.t)
-	c.url = "http://127.0.0.1:" + strconv.Itoa(port)
+	address := freeAddress(c.t)
+	c.url = "http://" + address
 	shared := []string{
-		"--database-url", dsn, "--nats-url", c.nats.url(), "--ack-wait", "600ms", "--stop-timeout", "10s", "--log-level", "warn",
+		"--database-url", dsn, "--nats-url", c.nats.url(), "--ack-wait", "600ms", "--stop-timeout", "1m", "--log-level", "warn",
 		"--environments", c.slow.file, "--policy", c.model.url, "--database-connections", "6",
 	}
 	dir := c.t.TempDir()
 	understudy := func(args ...string) func() *exec.Cmd {
 		return func() *exec.Cmd { return program(c.t, dir, nil, append(args, shared...)...) }
 	}
-	c.service = supervise(c.t, understudy("serve", "--listen", "127.0.0.1:"+strconv.Itoa(port), "--work=false"))
+	c.service = supervise(c.t, understudy("serve", "--listen", address, "--work=false"))
 	c.workers = []*supervised{supervise(c.t, understudy("worker", "--in-flight", "4")), supervise(c.t, understudy("worker", "--in-flight", "4"))}
 	return func() {
 		for _, p := range append(c.workers, c.service) {

@@ -33,6 +33,11 @@ func RecordGate(ctx context.Context, m *Main, status string) error {
 	return nil
 }
 
+// DrainUntil has m drain for as long as the test says, in place of its delay.
+func DrainUntil(m *Main, end <-chan time.Time) {
+	m.after = func(time.Duration) <-chan time.Time { return end }
+}
+
 // Execute is the program, for tests that run their own binary as understudy.
 func Execute() { main() }
 

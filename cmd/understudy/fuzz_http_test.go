@@ -80,7 +80,7 @@ func startAnyService(tb testing.TB) *anyService {
 	tb.Helper()
 	dsn := postgres.URL(tb)
 	s := &anyService{secret: audit.NewSecret()}
-	cfg, err := main.LoadConfig(map[string]string{"data-dir": folder(tb), "listen": "127.0.0.1:0", "database-url": dsn}, nil)
+	cfg, err := main.LoadConfig(map[string]string{"data-dir": folder(tb), "listen": "127.0.0.1:0", "stop-timeout": patience.String(), "database-url": dsn}, nil)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -89,8 +89,10 @@ func TestServesTLSAndDrains(t *testing.T) {
 	cfg := main.Default()
 	cfg.DataDir, cfg.Listen = filepath.Join(dir, "data"), "127.0.0.1:0"
 	cfg.TLSCert, cfg.TLSKey = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	cfg.DrainDelay = 20 * time.Second
+	cfg.DrainDelay, cfg.StopTimeout = time.Second, patience
 	m := &main.Main{Config: cfg, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	drained := make(chan time.Time)
+	main.DrainUntil(m, drained)
 	if err := m.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -119,16 +121,18 @@ func TestServesTLSAndDrains(t *testing.T) {
 	}
 	stopped := make(chan error, 1)
 	go func() { stopped <- m.Close(context.WithoutCancel(t.Context())) }()
-	deadline := time.Now().Add(cfg.DrainDelay)
+	deadline := time.Now().Add(patience)
 	for status := 0; status != http.StatusServiceUnavailable; {
 		var err error
 		if status, _, err = ask(renewed, "/readyz"); err != nil || time.Now().After(deadline) {
-			t.Fatalf("got %d, %v from a draining service, want 503", status, err)
+			t.Errorf("got %d, %v from a draining service, want 503", status, err)
+			break
 		}
 	}
 	if status, _, err := ask(renewed, "/healthz"); err != nil || status != http.StatusOK {
 		t.Errorf("health of a draining service: got %d, %v, want 200: it is not broken", status, err)
 	}
+	close(drained)
 	if err := <-stopped; err != nil {
 		t.Error(err)
 	}

@@ -101,7 +101,7 @@ func newLoad(t *testing.T) *load {
 	if _, err := l.ledger.CreateRun(t.Context(), audit.NewRun{Name: "load"}); err != nil {
 		t.Fatal(err)
 	}
-	l.service = serve(t, nil, "--database-url", dsn, "--data-dir", folder(t), "--stop-timeout", "30s", "--log-level", "info")
+	l.service = serve(t, nil, "--database-url", dsn, "--data-dir", folder(t), "--log-level", "info")
 	return l
 }
 
@@ -126,9 +126,10 @@ func (l *load) run(lasting time.Duration, viewers int) (heaps [2]float64) {
 	heaps[0] = l.heap()
 	pause(l.t, lasting-lasting/10)
 	heaps[1] = l.heap()
-	for deadline := time.Now().Add(time.Minute); l.viewers.Load() < int64(viewers); pause(l.t, 10*time.Millisecond) {
+	// However slow the machine is, it is stopped in the middle of work of every kind.
+	for deadline := time.Now().Add(patience); l.viewers.Load() < int64(viewers) || l.batches.Load() == 0 || l.queued.Load() == 0; pause(l.t, 10*time.Millisecond) {
 		if time.Now().After(deadline) {
-			l.t.Fatalf("%d of %d viewers are served", l.viewers.Load(), viewers)
+			l.t.Fatalf("%d of %d viewers are served, %d batches answered, %d episodes queued", l.viewers.Load(), viewers, l.batches.Load(), l.queued.Load())
 		}
 	}
 	began := time.Now()
@@ -323,8 +324,8 @@ func (l *load) settle() {
 	if err = errors.Join(err, report.Err()); err != nil {
 		l.t.Errorf("verify after the stop: %v", err)
 	}
-	next := serve(l.t, nil, "--database-url", l.pool.Config().ConnString(), "--data-dir", folder(l.t), "--ack-wait", "1s")
-	for deadline := time.Now().Add(2 * time.Minute); ; pause(l.t, 50*time.Millisecond) {
+	next := serve(l.t, nil, "--database-url", l.pool.Config().ConnString(), "--data-dir", folder(l.t), "--ack-wait", "3s")
+	for deadline := time.Now().Add(2 * patience); ; pause(l.t, 50*time.Millisecond) {
 		var open, done int
 		err := l.pool.QueryRow(ctx, `SELECT count(*) FILTER (WHERE state = 'open'), count(*) FILTER (WHERE state = 'done' AND results = samples)
 			FROM episode WHERE run = (SELECT id FROM run WHERE name = 'load')`).Scan(&open, &done)

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/goccy/go-yaml"
 
@@ -117,7 +116,7 @@ func (b block) shell(t *testing.T) string {
 }
 
 // TestReadme runs what people copy from README, as it stands there but for the
-// two ports, for which free ones are taken.
+// two addresses, for which free ones are taken.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(readmePath)
@@ -144,11 +143,11 @@ func (b block) run(t *testing.T) {
 	t.Helper()
 	home := folder(t)
 	dir := checkout(t, home, b.data)
-	policy, listen := modelServer(t, alwaysOK), "127.0.0.1:"+strconv.Itoa(freePort(t))
+	policy, listen := modelServer(t, alwaysOK), freeAddress(t)
 	script := strings.NewReplacer("http://127.0.0.1:8000/v1", policy, "127.0.0.1:8080", listen).Replace(b.shell(t))
 	// What a block leaves in the background is asked to stop, and waited for.
 	script = "trap 'left=$(jobs -pr); [ -z \"$left\" ] || kill $left 2> /dev/null || true; wait' EXIT\n" + script
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script)
 	cmd.Dir = dir
@@ -163,7 +162,7 @@ func (b block) run(t *testing.T) {
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 30 * time.Second // a server that holds on to the output is a fault of the block
+	cmd.WaitDelay = patience // a server that holds on to the output is a fault of the block
 	err := cmd.Run()
 	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
 		t.Fatalf("%v\n%s", err, out.String())

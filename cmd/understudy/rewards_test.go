@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -54,9 +55,14 @@ func (l *lockedBuffer) String() string {
 // serve starts the program and waits until it serves.
 func serve(t *testing.T, env []string, args ...string) *service {
 	t.Helper()
+	return serveIn(t, t.TempDir(), env, args...)
+}
+
+func serveIn(t *testing.T, dir string, env []string, args ...string) *service {
+	t.Helper()
 	s := &service{t: t, said: &lockedBuffer{}, exited: make(chan struct{})}
-	s.cmd = program(t, t.TempDir(), env, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
-	s.cmd.Stderr = s.said
+	s.cmd = program(t, dir, env, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
+	s.cmd.Stdout, s.cmd.Stderr = s.said, s.said
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +72,7 @@ func serve(t *testing.T, env []string, args ...string) *service {
 	}()
 	t.Cleanup(s.stop)
 	serving := regexp.MustCompile(`"serving","url":"([^"]+)"`)
-	for deadline := time.Now().Add(5 * time.Minute); ; {
+	for deadline := time.Now().Add(patience); ; {
 		if found := serving.FindStringSubmatch(s.said.String()); found != nil {
 			s.url = found[1]
 			return s
@@ -141,7 +147,7 @@ func TestTrainersAgainstALiveService(t *testing.T) {
 	}
 	ns.Start()
 	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
-	if !ns.ReadyForConnections(5 * time.Minute) {
+	if !ns.ReadyForConnections(patience) {
 		t.Fatal("the NATS server does not start")
 	}
 	s := serve(t, nil, "--database-url", postgres.URL(t), "--nats-url", ns.ClientURL())
@@ -180,6 +186,7 @@ func TestTrainersAgainstALiveService(t *testing.T) {
 	t.Run("contract", func(t *testing.T) { keepsContract(t, s.url, cases) })
 	t.Run("nats", func(t *testing.T) { askOverNATS(t, ns.ClientURL(), cases) })
 	t.Run("go", func(t *testing.T) { askOverGo(t, s.url, cases) })
+	s.stop() // what it said is whole
 	line := fmt.Sprintf(`"msg":"batch scored","policy":"go","checkpoint":0,"outputs":%d,"scored":%[1]d,"masked":0,"pending":0,`, len(cases))
 	if said := s.said.String(); strings.Count(said, line) != 1 {
 		t.Errorf("want one line %s of the batch that was scored:\n%s", line, said)
@@ -205,14 +212,14 @@ func askOverNATS(t *testing.T, url string, cases []trainerCase) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	request, err := json.Marshal(audit.ScoreBatch{Policy: "nats", Outputs: outputs(cases, "nats")})
+	request, err := json.Marshal(audit.ScoreBatch{Policy: "nats", DeadlineMS: patience.Milliseconds(), Outputs: outputs(cases, "nats")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var scores audit.ScoredBatch
 	ask := func(subject string, request []byte) {
 		t.Helper()
-		reply, err := nc.Request(subject, request, 5*time.Minute)
+		reply, err := nc.Request(subject, request, patience)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -228,7 +235,7 @@ func askOverNATS(t *testing.T, url string, cases []trainerCase) {
 			t.Errorf("%+v", scores.Scores[i])
 		}
 	}
-	reply, err := nc.Request("audit.ask.score", []byte(`{`), 5*time.Minute)
+	reply, err := nc.Request("audit.ask.score", []byte(`{`), patience)
 	if err != nil || !strings.Contains(string(reply.Data), `"code":"invalid"`) {
 		t.Errorf("a request that is none: %s %v", reply.Data, err)
 	}
@@ -241,7 +248,7 @@ func askOverNATS(t *testing.T, url string, cases []trainerCase) {
 		t.Fatal(err)
 	}
 	for range 100 { // other tests of the service are on the stream, too
-		m, err := consumer.Next(jetstream.FetchMaxWait(5 * time.Minute))
+		m, err := consumer.Next(jetstream.FetchMaxWait(patience))
 		if err != nil {
 			t.Fatalf("the batch is not on the stream: %v", err)
 		}
@@ -259,12 +266,12 @@ func askOverNATS(t *testing.T, url string, cases []trainerCase) {
 func askOverGo(t *testing.T, url string, cases []trainerCase) {
 	t.Helper()
 	var scorer audit.Scorer = &client.Client{URL: url}
-	batch := audit.ScoreBatch{Policy: "go", Outputs: outputs(cases, "go")}
+	batch := audit.ScoreBatch{Policy: "go", DeadlineMS: patience.Milliseconds(), Outputs: outputs(cases, "go")}
 	scores, err := scorer.Score(t.Context(), batch)
 	if err != nil || scores.Pending != 0 {
 		t.Fatalf("%+v %v", scores, err)
 	}
-	pulled, err := scorer.Scores(t.Context(), scores.ID, 5*time.Minute)
+	pulled, err := scorer.Scores(t.Context(), scores.ID, patience)
 	if err != nil || len(pulled.Scores) != len(cases) {
 		t.Fatalf("%+v %v", pulled, err)
 	}
@@ -273,6 +280,9 @@ func askOverGo(t *testing.T, url string, cases []trainerCase) {
 		t.Errorf("a batch without a policy: %v", err)
 	}
 	streamed := streamEpisode(t, url, cases)
+	for slices.ContainsFunc(streamed, func(r audit.Reward) bool { return r.Status == audit.RewardPending }) {
+		streamed = streamEpisode(t, url, cases) // a step has half a minute; the same again goes on with it
+	}
 	for i, r := range streamed {
 		if r.Status != audit.RewardScored || *r.Phi != 1 || r.Step != i {
 			t.Errorf("streamed step %d: %+v", i, r)
@@ -369,7 +379,7 @@ func TestKilledInMidBatch(t *testing.T) {
 		s.kill()
 	}
 	s := serve(t, nil, "--database-url", url)
-	batch.DeadlineMS = 300_000
+	batch.DeadlineMS = patience.Milliseconds()
 	scores, err := (&client.Client{URL: s.url}).Score(t.Context(), batch)
 	if err != nil || scores.Pending != 0 {
 		t.Fatalf("%d pending: %v", scores.Pending, err)

@@ -1,16 +1,13 @@
 package main_test
 
 import (
-	"bytes"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 )
 
 // marker begins every secret of TestSecretsStaySecret.
@@ -68,34 +65,16 @@ func TestSecretsStaySecret(t *testing.T) {
 // it wrote, answers too.
 func serveAndStop(t *testing.T, dir string, env []string) string {
 	t.Helper()
-	cmd := program(t, dir, env, "serve", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "data"))
-	var stdout bytes.Buffer
-	cmd.Stdout = &stdout
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var said bytes.Buffer
-	for buf := make([]byte, 4096); !strings.Contains(said.String(), `"serving"`); {
-		n, err := stderr.Read(buf)
-		if err != nil {
-			t.Fatalf("it did not serve: %s", said.String())
-		}
-		said.Write(buf[:n])
-	}
-	at := said.String()[strings.LastIndex(said.String(), `"url":"`)+len(`"url":"`):]
-	at = at[:strings.IndexByte(at, '"')]
+	s := serveIn(t, dir, env, "--data-dir", filepath.Join(dir, "data"))
+	var said strings.Builder
 	for _, path := range []string{"/settings", "/v1/alarms", "/metrics", "/debug/pprof/cmdline", "/nowhere"} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at+path+"?token=geheim-url", http.NoBody)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+path+"?token=geheim-url", http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
 		req.Header.Set("Authorization", "Bearer geheim-bearer")
 		req.AddCookie(&http.Cookie{Name: "understudy_session", Value: "geheim-cookie"})
-		client := &http.Client{Timeout: 5 * time.Minute, Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 		res, err := client.Do(req)
 		if err != nil {
 			t.Fatal(err)
@@ -107,14 +86,8 @@ func serveAndStop(t *testing.T, dir string, env []string) string {
 		_ = res.Body.Close()
 		said.WriteString(strings.ReplaceAll(string(body), "geheim-url", "")) // a page repeats its own address to its visitor
 	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(&said, stderr); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait()
-	return said.String() + stdout.String()
+	s.stop()
+	return said.String() + s.said.String()
 }
 
 func findSecrets(t *testing.T, where, said string) {

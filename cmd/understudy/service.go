@@ -40,6 +40,7 @@ type Main struct {
 	rewards   *rewards
 	stopping  sync.Once
 	stopErr   error
+	after     func(time.Duration) <-chan time.Time // nil = time.After
 }
 
 // Run starts m. On an error nothing is left running.
@@ -153,7 +154,11 @@ func (m *Main) Close(ctx context.Context) error {
 func (m *Main) drain() {
 	close(m.closing)
 	if m.Config.DrainDelay > 0 {
-		<-time.After(m.Config.DrainDelay) // a second signal ends the program
+		after := m.after
+		if after == nil {
+			after = time.After
+		}
+		<-after(m.Config.DrainDelay) // a second signal ends the program
 	}
 }
 

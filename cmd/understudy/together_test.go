@@ -45,7 +45,7 @@ func TestBesideARunningService(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)
 	cfg := main.Default()
-	cfg.DataDir, cfg.Listen = filepath.Join(dir, "data"), "127.0.0.1:0"
+	cfg.DataDir, cfg.Listen, cfg.StopTimeout = filepath.Join(dir, "data"), "127.0.0.1:0", patience
 	m := &main.Main{Config: cfg, Logger: slog.New(slog.DiscardHandler)}
 	if err := m.Run(t.Context()); err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func TestWorkerProcess(t *testing.T) {
 	}
 	ns.Start()
 	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
-	if !ns.ReadyForConnections(5 * time.Minute) {
+	if !ns.ReadyForConnections(patience) {
 		t.Fatal("the NATS server does not start")
 	}
 	calls := []audit.Call{{Tool: "get_user", Arguments: json.RawMessage(`{"user":"U1"}`)}, {Tool: "get_user", Arguments: json.RawMessage(`{"user":"U2"}`)}}
@@ -94,13 +94,21 @@ func TestWorkerProcess(t *testing.T) {
 	if err := worker.Start(); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(5 * time.Minute)
+	deadline := time.Now().Add(patience)
 	for !strings.Contains(d.do(0, "report", "shared"), "2 results: 2 scored") {
 		if time.Now().After(deadline) {
 			t.Fatalf("the worker does not audit: %s", stderr.String())
 		}
 	}
-	showsMetrics(t, stderr.String())
+	showing := regexp.MustCompile(`"msg":"showing metrics","url":"(http://127\.0\.0\.1:\d+)/metrics"`)
+	found := showing.FindStringSubmatch(stderr.String())
+	for ; found == nil && time.Now().Before(deadline); found = showing.FindStringSubmatch(stderr.String()) {
+		time.Sleep(time.Millisecond) // what it said may be on its way
+	}
+	if found == nil {
+		t.Fatalf("the log does not say where metrics are:\n%s", stderr)
+	}
+	showsMetrics(t, found[1])
 	if err := worker.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -113,22 +121,18 @@ func TestWorkerProcess(t *testing.T) {
 	}
 }
 
-// showsMetrics asks a worker, whose log is said, for what it did.
-func showsMetrics(t *testing.T, said string) {
+// showsMetrics asks a worker for what it did.
+func showsMetrics(t *testing.T, at string) {
 	t.Helper()
-	found := regexp.MustCompile(`"msg":"showing metrics","url":"(http://127\.0\.0\.1:\d+)/metrics"`).FindStringSubmatch(said)
-	if found == nil {
-		t.Fatalf("the log does not say where metrics are:\n%s", said)
-	}
 	for _, path := range []string{"/healthz", "/readyz"} {
-		if status, _ := get(t, found[1]+path); status != http.StatusOK {
+		if status, _ := get(t, at+path); status != http.StatusOK {
 			t.Errorf("%s: got %d, want 200", path, status)
 		}
 	}
-	if status, _ := get(t, found[1]+"/v1/runs"); status != http.StatusNotFound {
+	if status, _ := get(t, at+"/v1/runs"); status != http.StatusNotFound {
 		t.Errorf("a worker answers %d to what is the service's, want 404", status)
 	}
-	status, text := get(t, found[1]+"/metrics")
+	status, text := get(t, at+"/metrics")
 	for _, want := range []string{
 		`understudy_actions_audited_total{severity="S0"} 2`, `understudy_actions_audited_total{severity="S5"} 0`,
 		`understudy_episode_audit_seconds_count{result="ok"} 1`, "go_goroutines ", "process_resident_memory_bytes ",

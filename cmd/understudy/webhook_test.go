@@ -26,7 +26,7 @@ func TestGateWebhook(t *testing.T) {
 	}))
 	defer hook.Close()
 	cfg, err := main.LoadConfig(map[string]string{
-		"data-dir": folder(t), "listen": "127.0.0.1:0", "gate-webhook": hook.URL, "outbound-allow": "127.0.0.1",
+		"data-dir": folder(t), "listen": "127.0.0.1:0", "stop-timeout": patience.String(), "gate-webhook": hook.URL, "outbound-allow": "127.0.0.1",
 	}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -42,7 +42,7 @@ def place(case: dict[str, Any], episode: str, **members: Any) -> dict[str, Any]:
 def post(path: str, body: Any) -> Any:
     """What a trainer's own HTTP call gets."""
     request = urllib.request.Request(URL + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=30) as response:
+    with urllib.request.urlopen(request, timeout=300) as response:
         return json.load(response)
 
 
@@ -247,7 +247,7 @@ class NeMoGymTest(unittest.TestCase):
 
         def call(path: str, body: Any) -> Any:
             request = urllib.request.Request(URL + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
-            with opener.open(request, timeout=30) as response:
+            with opener.open(request, timeout=300) as response:
                 return json.load(response)
 
         call("/gym/seed_session", {"environment": "retail-mini@1"})
