@@ -37,11 +37,13 @@ const (
 	user = "understudy"
 	port = "5432" // names the socket file only: nothing listens on TCP
 
-	// startTimeout leaves room for crash recovery of a large write-ahead log.
-	startTimeout = 2 * time.Minute
-	// stopTimeout is for a fast shutdown, which writes a checkpoint; after it the
-	// server is stopped like in a crash, which loses nothing either.
-	stopTimeout = 30 * time.Second
+	// startTimeout guards against a server that hangs: one that ends is seen at once. It
+	// leaves room for crash recovery of a large write-ahead log, and for a machine that is
+	// so busy that initdb, a second of processor time, takes minutes.
+	startTimeout = 10 * time.Minute
+	// stopTimeout is for a fast shutdown, which writes a checkpoint, and as long as
+	// pg_ctl's; after it the server is stopped like in a crash, which loses nothing either.
+	stopTimeout = time.Minute
 	pollEvery   = 5 * time.Millisecond
 )
 
@@ -81,10 +83,14 @@ func Start(ctx context.Context, cfg Config) (_ *Cluster, err error) {
 	if cfg.Dir, err = filepath.Abs(cfg.Dir); err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	c := &Cluster{cfg: cfg}
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, &audit.Error{
+		Code:    audit.CodeInfrastructure,
+		Message: "the private PostgreSQL in " + c.data() + " is not up after " + startTimeout.String(),
+		Hint:    "look into " + c.log() + ", and at what else the machine is busy with",
+	})
 	defer cancel()
 
-	c := &Cluster{cfg: cfg}
 	if c.owner, err = ownerOf(c.data()); err != nil {
 		return nil, err
 	}
@@ -249,11 +255,7 @@ func (c *Cluster) launchOnce(ctx context.Context) error {
 			// A server that panics leaves its postmaster.pid.
 			return errors.Join(startError(c.data(), c.log(), from), c.stopSurvivor(ctx))
 		case <-ctx.Done():
-			return &audit.Error{
-				Code: audit.CodeInfrastructure, Err: err,
-				Message: "the private PostgreSQL did not answer in " + startTimeout.String(),
-				Hint:    "look into " + c.log(),
-			}
+			return context.Cause(ctx)
 		case <-time.After(pollEvery):
 		}
 	}

@@ -161,13 +161,18 @@ func TestSurvivorIsStopped(t *testing.T) {
 func TestStaleProcessFileOfAnotherProgram(t *testing.T) {
 	t.Parallel()
 	dir := made(t)
-	other := asOwner(t, dir, "sleep", "60")
+	other := asOwner(t, dir, "sleep", "3600")
 	stale := fmt.Sprintf("%d\n%s\n1\n5432\n\n\n", other.Process.Pid, filepath.Join(dir, "postgres"))
 	if err := os.WriteFile(filepath.Join(dir, "postgres", "postmaster.pid"), []byte(stale), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	connect(t, start(t, cluster.Config{Dir: dir, Ephemeral: true}))
-	if err := other.Process.Signal(syscall.Signal(0)); err != nil {
-		t.Errorf("got %v, want the program that has the number now to be left alone", err)
+	// One that had ended before would still be there to be signalled, and be of another end.
+	if err := other.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = other.Wait()
+	if end := other.ProcessState.Sys().(syscall.WaitStatus); end.Signal() != syscall.SIGKILL {
+		t.Errorf("it ended by %v, want the program that has the number now to be left alone", end.Signal())
 	}
 }

@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"understudy/audit"
 	"understudy/audit/ledger/cluster"
@@ -145,6 +147,35 @@ func TestStartRefuses(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Who gives a start up is told why, not that the server is slow, and finds it stopped.
+func TestStartIsGivenUp(t *testing.T) {
+	t.Parallel()
+	bin, dir := folder(t), folder(t)
+	write(t, filepath.Join(bin, "initdb"), "#!/bin/sh\necho 15 > \"$2/PG_VERSION\"\n")
+	write(t, filepath.Join(bin, "postgres"), "#!/bin/sh\n[ \"$1\" = --version ] && echo 'postgres (PostgreSQL) 15.1' && exit\necho $$ > \"$2/started\"\nexec sleep 3600\n")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enough := errors.New("that is enough")
+	ended := make(chan error, 1)
+	go func() {
+		_, err := cluster.Start(ctx, cluster.Config{Dir: dir, Binaries: bin})
+		ended <- err
+	}()
+	var pid int
+	for pid == 0 {
+		<-time.After(5 * time.Millisecond)
+		if text, err := os.ReadFile(filepath.Join(dir, "postgres", "started")); err == nil && strings.HasSuffix(string(text), "\n") {
+			pid = number(t, strings.TrimSpace(string(text)))
+		}
+	}
+	cancel(enough)
+	if err := <-ended; !errors.Is(err, enough) {
+		t.Errorf("got %v, want the caller's reason", err)
+	}
+	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("the server that was begun is still there: %v", err)
 	}
 }
 
