@@ -21,9 +21,13 @@ import (
 )
 
 const (
-	// startTimeout is for reading large streams back after a crash.
-	startTimeout = time.Minute
-	stopTimeout  = 10 * time.Second
+	// startTimeout is for reading large streams back after a crash. It and stopTimeout
+	// guard against a server that hangs, and are nothing that a busy machine reaches.
+	startTimeout = 5 * time.Minute
+	stopTimeout  = time.Minute
+	// connectTimeout is for a machine that is busy: the server is there, and the two
+	// seconds of a client that looks for one on a network are none of its promises.
+	connectTimeout = time.Minute
 )
 
 // Config says where the server keeps its streams. Dir is required.
@@ -67,7 +71,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	s.nats.SetLoggerV2(logger{cfg.Logger}, false, false, false)
 	s.nats.Start()
 	if !s.nats.ReadyForConnections(startTimeout) || !s.nats.JetStreamEnabled() {
-		return nil, errors.Join(unusable(cfg.Dir, errors.New("JetStream did not start")), s.Stop(ctx))
+		return nil, errors.Join(unusable(cfg.Dir, errors.New("JetStream did not start in "+startTimeout.String())), s.Stop(ctx))
 	}
 	return s, nil
 }
@@ -75,7 +79,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 // Connect opens a connection within the process; it needs no address. The
 // caller closes it before Stop.
 func (s *Server) Connect(options ...nats.Option) (*nats.Conn, error) {
-	options = append([]nats.Option{nats.Name("understudy"), nats.InProcessServer(s.nats)}, options...)
+	options = append([]nats.Option{nats.Name("understudy"), nats.Timeout(connectTimeout), nats.InProcessServer(s.nats)}, options...)
 	conn, err := nats.Connect("", options...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the embedded JetStream: %w", err)
