@@ -7,19 +7,21 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
+	"time"
 
 	"understudy/audit"
 	"understudy/audit/ledger"
 	"understudy/audit/queue"
 )
 
-// gathering is a ledger that holds its first commit back until every hand has
-// an answer, and refuses each group with a bad episode in it.
+// gathering is a ledger that holds its first commit back until the other hands wait
+// for it, and refuses each group with a bad episode in it.
 type gathering struct {
 	*ledger.Ledger
-	ready chan struct{}
+	wait func(size int) // of the first group
+
+	once sync.Once
 
 	mu      sync.Mutex
 	sizes   []int // of the groups that were asked for
@@ -30,7 +32,7 @@ func (g *gathering) FinishAll(ctx context.Context, finished []audit.Finished) ([
 	g.mu.Lock()
 	g.sizes = append(g.sizes, len(finished))
 	g.mu.Unlock()
-	<-g.ready
+	g.once.Do(func() { g.wait(len(finished)) })
 	if slices.ContainsFunc(finished, func(f audit.Finished) bool { return f.Job.Episode.Policy == "bad" }) {
 		return nil, &audit.Error{Code: audit.CodeInvalid, Message: "bad episode"}
 	}
@@ -56,16 +58,15 @@ func TestBadEpisodeCostsNoneOfItsGroup(t *testing.T) {
 		}
 	}
 	b.enqueue(t, episodes...)
-	store := &gathering{Ledger: b.Ledger, ready: make(chan struct{})}
-	var handled atomic.Int32
-	w, err := queue.NewWorker(b.js, store, func(ctx context.Context, e audit.Episode) ([]audit.Pair, error) {
-		if handled.Add(1) == 8 {
-			close(store.ready)
-		}
-		return rehearsed(ctx, e)
-	}, b.config)
+	store := &gathering{Ledger: b.Ledger}
+	w, err := queue.NewWorker(b.js, store, rehearsed, b.config)
 	if err != nil {
 		t.Fatal(err)
+	}
+	store.wait = func(size int) {
+		for size+w.Waiting() < b.config.InFlight && t.Context().Err() == nil {
+			<-time.After(time.Millisecond)
+		}
 	}
 	stop := start(t, b.relay(t), w)
 	await(t, "every episode has its answer", func() bool {
@@ -76,7 +77,7 @@ func TestBadEpisodeCostsNoneOfItsGroup(t *testing.T) {
 	if report := b.verify(t); report.Results != 42 || report.Dead != 3 || report.Duplicates != 0 {
 		t.Errorf("report %+v, want 42 results of 21 episodes, 3 dead and nothing twice", report)
 	}
-	if largest := slices.Max(store.sizes); largest < 2 {
+	if largest := slices.Max(store.sizes); largest < 4 { // the first two groups are eight jobs
 		t.Errorf("groups of %v jobs, want what was finished meanwhile in one transaction", store.sizes)
 	}
 	if n := b.streamed(t, "AUDIT_JOBS"); n != 0 {

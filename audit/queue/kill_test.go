@@ -40,6 +40,7 @@ func points() []string {
 type killer struct {
 	broker *broker
 	admin  *pgxpool.Pool
+	gate   sync.RWMutex // held while work is put in: no relay passes a claim before the killer is armed
 
 	mu    sync.Mutex
 	at    string
@@ -78,6 +79,10 @@ func (k *killer) poisoned(ctx context.Context, e audit.Episode) ([]audit.Pair, e
 
 // pass is called by every service at every point.
 func (k *killer) pass(ctx context.Context, at string) error {
+	if at == "1" {
+		k.gate.RLock()
+		k.gate.RUnlock() //nolint:staticcheck // nothing is done inside: it waits until work may go
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.armed || k.at != at {
@@ -145,12 +150,6 @@ func TestKill(t *testing.T) {
 	}
 	t.Logf("%d rounds, %d crashes; %d episodes, %d results, %d dead; absorbed: %d duplicates, %d late, %d conflicts; strikes: %v",
 		rounds, crashes.Load(), last.Episodes, last.Results, last.Dead, last.Duplicates, last.Late, last.Conflicts, k.hits)
-	if resends := k.hits["10 crash"] + k.hits["10 db"] + k.hits["10 nats"] + k.hits["10 wiped"]; resends != rounds/len(points()) {
-		t.Errorf("the sweeper was struck %d times in %d rounds, want every %d rounds", resends, rounds, len(points()))
-	}
-	if len(k.hits) < min(rounds, 12)/2 {
-		t.Errorf("only %d kinds of strike happened in %d rounds", len(k.hits), rounds)
-	}
 }
 
 func setupKill(t *testing.T) (*bundle, *killer) {
@@ -176,7 +175,7 @@ func setupKill(t *testing.T) (*bundle, *killer) {
 	}
 	b := &bundle{Ledger: l, pool: admin, broker: k.broker, js: k.broker.connect(t), run: "run"}
 	b.config = queue.Config{
-		AckWait: 200 * time.Millisecond, Backoff: time.Millisecond, BackoffCap: 10 * time.Millisecond, InFlight: 2, Attempts: 8,
+		AckWait: 200 * time.Millisecond, Backoff: time.Millisecond, BackoffCap: 10 * time.Millisecond, InFlight: 2, Attempts: many,
 		Poll: 2 * time.Millisecond, Sweep: 20 * time.Millisecond, Lost: 50 * time.Millisecond,
 		Interrupt: func(ctx context.Context, arrow queue.Arrow) error { return k.pass(ctx, strconv.Itoa(int(arrow))) },
 	}
@@ -201,8 +200,10 @@ func killRound(t *testing.T, b *bundle, k *killer, round int, at string, what st
 		k.err = errors.Join(k.err, k.broker.restart(true))
 		k.mu.Unlock()
 	} else {
+		k.gate.Lock()
 		b.enqueue(t, episodes...)
 		k.arm(at, what)
+		k.gate.Unlock()
 	}
 	await(t, fmt.Sprintf("round %d has its answers after %s at %s", round, what, at), func() bool {
 		var open, done, dead int
@@ -210,6 +211,13 @@ func killRound(t *testing.T, b *bundle, k *killer, round int, at string, what st
 			SELECT count(*) FILTER (WHERE state = 'open'), count(*) FILTER (WHERE state = 'done'), count(*) FILTER (WHERE state = 'dead') FROM episode`).Scan(&open, &done, &dead)
 		return err == nil && open == 0 && done == 2*(round+1) && dead == round+1
 	})
+	if at != "8" { // nobody passes that one when the acknowledgements come too late
+		select {
+		case <-k.done:
+		case <-time.After(patience):
+			t.Fatal("nothing was struck")
+		}
+	}
 	k.mu.Lock()
 	k.armed = false
 	k.mu.Unlock()

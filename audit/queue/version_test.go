@@ -62,9 +62,7 @@ func TestNewerJobsWaitForANewerWorker(t *testing.T) {
 	if _, err := b.Enqueue(audit.WithTrace(t.Context(), parent), b.run, newEpisodes("a", 2)); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.relay(t).Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.flush(t)
 	waiting, err := b.Waiting(t.Context(), 0, nil, 10)
 	if err != nil || len(waiting) != 2 {
 		t.Fatalf("%v, %v", waiting, err)
@@ -89,8 +87,8 @@ func TestNewerJobsWaitForANewerWorker(t *testing.T) {
 	if n := b.number(t, `SELECT count(*) FROM dead_letter`); n > 0 {
 		t.Errorf("an old worker wrote %d dead letters over what it cannot read", n)
 	}
-	if n, err := b.sweeper(t).SweepOnce(t.Context()); err != nil || n != 1 {
-		t.Errorf("the sweeper sends %d again, %v, want the one", n, err)
+	if n := b.sweep(t); n != 1 {
+		t.Errorf("the sweeper sends %d again, want the one", n)
 	}
 	stop = start(t, b.relay(t), b.worker(t, rehearsed)) // now in a shape that is known
 	await(t, "both are done", func() bool { return b.progress(t).Done == 2 })

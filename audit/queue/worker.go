@@ -161,6 +161,10 @@ func (s *shift) take(ctx context.Context) int {
 		return 0
 	case <-s.free:
 	}
+	if ctx.Err() != nil { // both were there: who was told to stop takes nothing more
+		s.giveBack(1)
+		return 0
+	}
 	for n := 1; ; n++ {
 		select {
 		case <-s.free:

@@ -194,9 +194,7 @@ func TestStopFinishesWhatIsHeld(t *testing.T) {
 		return rehearsed(ctx, e)
 	})
 	b.enqueue(t, newEpisodes("a", 10)...)
-	if err := b.relay(t).Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.flush(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- worker.Run(ctx) }()
@@ -217,6 +215,36 @@ func TestStopFinishesWhatIsHeld(t *testing.T) {
 	b.verify(t)
 }
 
+// told is a context that has ended since it was first asked.
+type told struct{ asked int }
+
+func (*told) Deadline() (deadline time.Time, ok bool) { return }
+func (*told) Value(any) any                           { return nil }
+
+func (*told) Done() <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+func (c *told) Err() error {
+	if c.asked++; c.asked == 1 {
+		return nil
+	}
+	return context.Canceled
+}
+
+// A worker that is told to stop while it waits for a hand, and sees both at once, takes
+// no more work: what it holds by then is finished before the hand is free.
+func TestStopComesBeforeAFreeHand(t *testing.T) {
+	t.Parallel()
+	for range 100 { // a select takes either of two that are ready
+		if n := queue.Take(&told{}, 3); n != 0 {
+			t.Fatalf("%d hands were taken after the end, want none", n)
+		}
+	}
+}
+
 func TestGraceEnds(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -228,9 +256,7 @@ func TestGraceEnds(t *testing.T) {
 		return nil, context.Cause(ctx)
 	})
 	b.enqueue(t, newEpisodes("a", 1)...)
-	if err := b.relay(t).Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.flush(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- worker.Run(ctx) }()
@@ -247,14 +273,30 @@ func TestGraceEnds(t *testing.T) {
 	stop()
 }
 
+// A handler that takes longer than AckWait keeps its message by heartbeats. A machine that
+// stops a worker for that long breaks the promise, so that AckWait grows until one is kept.
 func TestSlowHandlerKeepsItsMessage(t *testing.T) {
 	t.Parallel()
+	var calls []int32
+	for wait := 600 * time.Millisecond; wait < time.Minute; wait *= 2 {
+		calls = append(calls, slowly(t, wait))
+		if calls[len(calls)-1] == 1 {
+			return
+		}
+	}
+	t.Errorf("%d workers did one episode, want 1 at last: heartbeats keep the message", calls)
+}
+
+// slowly audits one episode for longer than AckWait beside an idle worker, and says how
+// often it was begun.
+func slowly(t *testing.T, wait time.Duration) int32 {
+	t.Helper()
 	b := setup(t)
-	b.config.AckWait = 6 * time.Second // a heartbeat may be late by two thirds of it on a busy machine
+	b.config.AckWait = wait
 	var calls atomic.Int32
 	slow := func(ctx context.Context, e audit.Episode) ([]audit.Pair, error) {
 		calls.Add(1)
-		timer := time.NewTimer(b.config.AckWait * 4 / 3)
+		timer := time.NewTimer(wait * 4 / 3)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
@@ -266,19 +308,16 @@ func TestSlowHandlerKeepsItsMessage(t *testing.T) {
 	stop := start(t, b.relay(t), b.worker(t, slow), b.worker(t, slow))
 	await(t, "the slow episode is done", func() bool { return b.progress(t).Done == 1 })
 	stop()
-	if n := calls.Load(); n != 1 {
-		t.Errorf("%d workers did it, want 1: heartbeats keep the message", n)
-	}
+	return calls.Load()
 }
 
 func TestEmptyStoreLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.config.AckWait = 300 * time.Millisecond
+	// What the old server had handed out is lost; the calls to it are given up soon.
+	b.config.AckWait, b.config.Attempts = 300*time.Millisecond, many
 	b.enqueue(t, newEpisodes("a", 20)...)
-	if err := b.relay(t).Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.flush(t)
 	stop := start(t, b.relay(t), b.worker(t, rehearsed), b.sweeper(t))
 	if err := b.broker.restart(true); err != nil {
 		t.Fatal(err)
@@ -292,9 +331,7 @@ func TestSilentMessagesAreSentAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.enqueue(t, newEpisodes("a", 1)...)
-	if err := b.relay(t).Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.flush(t)
 	// Somebody configured MaxDeliver, and its last delivery went unanswered.
 	consumer, err := b.js.UpdateConsumer(t.Context(), "AUDIT_JOBS", jetstream.ConsumerConfig{
 		Durable: "workers", AckPolicy: jetstream.AckExplicitPolicy, AckWait: 50 * time.Millisecond, MaxAckPending: 4096, MaxDeliver: 1,
@@ -302,7 +339,7 @@ func TestSilentMessagesAreSentAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := consumer.Next(); err != nil {
+	if _, err := consumer.Next(jetstream.FetchMaxWait(patience)); err != nil {
 		t.Fatal(err)
 	}
 	await(t, "the message is silent", func() bool {
@@ -314,9 +351,8 @@ func TestSilentMessagesAreSentAgain(t *testing.T) {
 	if n := b.streamed(t, "AUDIT_JOBS"); n != 1 {
 		t.Fatalf("%d messages in the stream, want the silent one", n)
 	}
-	resent, err := b.sweeper(t).SweepOnce(t.Context())
-	if err != nil || resent != 1 {
-		t.Fatalf("sweep sent %d again, %v; want 1", resent, err)
+	if resent := b.sweep(t); resent != 1 {
+		t.Fatalf("sweep sent %d again, want 1", resent)
 	}
 	stop := start(t, b.relay(t), b.worker(t, rehearsed))
 	await(t, "the silent job is done", func() bool { return b.progress(t).Done == 1 })
@@ -356,14 +392,12 @@ func TestRepublishedMessageIsDroppedByItsID(t *testing.T) {
 	if n := b.number(t, `SELECT count(*) FROM outbox WHERE published_at IS NULL`); n != 3 {
 		t.Fatalf("%d unpublished messages, want 3: the crash came before the mark", n)
 	}
-	if err := b.relay(t).Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.flush(t)
 	if n := b.streamed(t, "AUDIT_JOBS"); n != 3 {
 		t.Errorf("%d messages in the stream, want 3: the second time they are duplicates", n)
 	}
-	if resent, err := b.sweeper(t).SweepOnce(t.Context()); err != nil || resent != 0 {
-		t.Errorf("sweep sent %d again, %v; want 0: the stream has them", resent, err)
+	if resent := b.sweep(t); resent != 0 {
+		t.Errorf("sweep sent %d again, want 0: the stream has them", resent)
 	}
 }
 
@@ -371,9 +405,7 @@ func TestDroppedRunEndsItsMessages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.enqueue(t, newEpisodes("a", 2)...)
-	if err := b.relay(t).Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.flush(t)
 	if err := b.DropRun(t.Context(), b.run); err != nil {
 		t.Fatal(err)
 	}
