@@ -49,50 +49,95 @@ func TestHookSamples(t *testing.T) {
 	}
 }
 
-// slow takes its time.
-type slow struct{ *starlark.Environment }
+// hanging does not answer before it is told to stop.
+type hanging struct{ *starlark.Environment }
 
-func (s slow) Open(ctx context.Context, start audit.Start) (audit.Session, error) {
-	session, err := s.Environment.Open(ctx, start)
-	return slowSession{session}, err
+func (h hanging) Open(ctx context.Context, start audit.Start) (audit.Session, error) {
+	session, err := h.Environment.Open(ctx, start)
+	return hangingSession{session}, err
 }
 
-type slowSession struct{ audit.Session }
+type hangingSession struct{ audit.Session }
 
-func (s slowSession) Call(ctx context.Context, call audit.Call) (audit.Observation, error) {
-	timer := time.NewTimer(100 * time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return s.Session.Call(ctx, call)
-	case <-ctx.Done():
-		return audit.Observation{}, ctx.Err()
+func (hangingSession) Call(ctx context.Context, _ audit.Call) (audit.Observation, error) {
+	<-ctx.Done()
+	return audit.Observation{}, ctx.Err()
+}
+
+// worlds are rollouts, each in a world of its own, which nothing of another's answers.
+func worlds(first, n int) []audit.Output {
+	var outputs []audit.Output
+	for i := range n {
+		for _, o := range rollout(fmt.Sprint("e", first+i), func(int) string { return "{}" }, shopCalls()...) {
+			o.Start.Seed = uint64(first + i)
+			outputs = append(outputs, o)
+		}
 	}
+	return outputs
 }
 
+// reasonsOf counts why outputs were not audited; "" counts those that were.
+func reasonsOf(s audit.ScoredBatch) map[audit.MaskReason]int {
+	reasons := map[audit.MaskReason]int{}
+	for i := range s.Scores {
+		reasons[s.Scores[i].Reason]++
+	}
+	return reasons
+}
+
+// A sandbox that hangs uses the step's budget up, and no more than that.
 func TestHookKeepsItsBudget(t *testing.T) {
 	t.Parallel()
 	l := setup(t).Ledger
-	const budget = time.Second
-	h := newHook(t, audit.HookConfig{Store: l, Audit: audit.Config{Opener: opener{slow{shop(t)}}}, Budget: budget, Secret: []byte("s")})
-	reasons, total := map[audit.MaskReason]int{}, 0
-	for i := range 4 {
-		var outputs []audit.Output
-		for j := range 4 {
-			outputs = append(outputs, rollout(fmt.Sprint("e", i, j), func(int) string { return "{}" }, shopCalls()...)...)
-			outputs[len(outputs)-1].Start.Seed = uint64(i*4 + j) // worlds of their own
-		}
-		for _, r := range score(t, h, audit.ScoreBatch{Policy: "p", Checkpoint: 1, Outputs: outputs}).Scores {
-			reasons[r.Reason]++
-			total++
+	const budget = 200 * time.Millisecond
+	h := newHook(t, audit.HookConfig{Store: l, Audit: audit.Config{Opener: opener{hanging{shop(t)}}}, Budget: budget, Secret: []byte("s")})
+	for i := range 3 {
+		reasons := reasonsOf(score(t, h, audit.ScoreBatch{Policy: "p", Checkpoint: 1, Outputs: worlds(4*i, 4)}))
+		if n := reasons[audit.MaskOverBudget] + reasons[audit.MaskNotSampled]; n != 20 || i == 0 && reasons[audit.MaskOverBudget] == 0 {
+			t.Errorf("reasons %v of 20, want all over the budget", reasons)
 		}
 		spent, err := l.Spent(t.Context(), "training p", "p", 1)
-		if err != nil || spent > budget {
+		if err != nil || spent > budget || spent == 0 {
 			t.Errorf("spent %s of %s: %v", spent, budget, err)
 		}
 	}
-	if reasons[""] == 0 || reasons[audit.MaskOverBudget]+reasons[audit.MaskNotSampled] == 0 {
-		t.Errorf("reasons %v of %d, want some audited and some not", reasons, total)
+}
+
+// What one batch leaves of a step's budget is the next one's, and nothing when another
+// process has taken it.
+func TestBatchesShareABudget(t *testing.T) {
+	t.Parallel()
+	l := setup(t).Ledger
+	const budget = time.Hour
+	h := newHook(t, audit.HookConfig{Store: l, Audit: audit.Config{Opener: opener{shop(t)}}, Budget: budget, Secret: []byte("s"), Hands: 1})
+	ask := func(first int) audit.ScoredBatch {
+		return score(t, h, audit.ScoreBatch{Run: "training", Policy: "p", Checkpoint: 1, Outputs: worlds(first, 60)}) // of 15 seconds' grant
+	}
+	first := ask(0)
+	if reasons := reasonsOf(first); reasons[""] == 0 || reasons[audit.MaskNotSampled] > 0 {
+		t.Errorf("reasons %v with an hour left, want outputs audited", reasons)
+	}
+	for { // a batch is answered before it ends
+		kept, err := l.Batch(t.Context(), first.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kept.Done {
+			break
+		}
+	}
+	spent, err := l.Spent(t.Context(), "training", "p", 1)
+	if err != nil || spent == 0 || spent > 15*time.Second {
+		t.Errorf("spent %s of a grant of 15s: %v", spent, err)
+	}
+	granted, err := l.Accept(t.Context(), audit.AcceptedBatch{
+		ID: audit.Digest{1}, Batch: audit.ScoreBatch{Run: "training", Policy: "p", Checkpoint: 1}, Want: budget, Budget: budget,
+	})
+	if left := budget - spent; err != nil || (granted-left).Abs() > time.Millisecond { // seconds are floats in the ledger
+		t.Fatalf("granted %s of the %s that were left: %v", granted, left, err)
+	}
+	if reasons := reasonsOf(ask(60)); reasons[""] > 0 || reasons[audit.MaskOverBudget]+reasons[audit.MaskNotSampled] != 300 {
+		t.Errorf("reasons %v of 300 with nothing left, want none audited", reasons)
 	}
 }
 
@@ -162,7 +207,7 @@ func TestCanariesAreNeverPaid(t *testing.T) {
 // and they are kept when it is.
 func raised(t *testing.T, l *ledger.Ledger, run string) []audit.Alarm {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); ; <-time.After(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; <-time.After(10 * time.Millisecond) {
 		alarms, _, err := l.Alarms(t.Context(), run, audit.Page{})
 		if err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,6 +14,9 @@ import (
 	"understudy/audit"
 	"understudy/sandbox/starlark"
 )
+
+// patience is for the slowest machine: what is waited for does come.
+const patience = 5 * time.Minute
 
 // opener finds one environment under every name.
 type opener struct{ env audit.Environment }
@@ -139,8 +143,11 @@ func truths(tb testing.TB, w audit.Environment, calls ...audit.Call) []string {
 	return answers
 }
 
+// score asks for a batch's scores, and waits as long as may be unless the batch says
+// how long.
 func score(tb testing.TB, h audit.Scorer, b audit.ScoreBatch) audit.ScoredBatch {
 	tb.Helper()
+	b.DeadlineMS = cmp.Or(b.DeadlineMS, patience.Milliseconds())
 	s, err := h.Score(tb.Context(), b)
 	if err != nil {
 		tb.Fatalf("%v (%s)", err, audit.ErrorHint(err))
@@ -181,7 +188,7 @@ func TestHookPaysOnce(t *testing.T) {
 	}
 	again := score(t, h, batch)
 	other := newHook(t, config) // after a restart
-	pulled, err := other.Scores(t.Context(), first.ID, 5*time.Minute)
+	pulled, err := other.Scores(t.Context(), first.ID, patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +243,7 @@ func TestTextOfTextIsUnpackedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(env.wait)
-	pulled, err := newHook(t, config).Scores(t.Context(), first.ID, 5*time.Minute)
+	pulled, err := newHook(t, config).Scores(t.Context(), first.ID, patience)
 	if err != nil || pulled.ID != first.ID || pulled.Pending != 0 {
 		t.Errorf("pulled %+v: %v", pulled, err)
 	}
@@ -303,7 +310,7 @@ func TestConcurrentPaymentsAreOne(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := shop(t)
-	batch := audit.ScoreBatch{Policy: "p", Outputs: rollout("e", func(int) string { return "{}" }, shopCalls()...)}
+	batch := audit.ScoreBatch{Policy: "p", DeadlineMS: patience.Milliseconds(), Outputs: rollout("e", func(int) string { return "{}" }, shopCalls()...)}
 	var (
 		group   sync.WaitGroup
 		mu      sync.Mutex

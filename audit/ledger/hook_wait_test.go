@@ -2,7 +2,6 @@ package ledger_test
 
 import (
 	"testing"
-	"time"
 
 	"understudy/audit"
 )
@@ -23,7 +22,7 @@ func TestHookDeadline(t *testing.T) {
 		}
 	}
 	close(env.wait)
-	s, err := h.Scores(t.Context(), s.ID, 5*time.Minute)
+	s, err := h.Scores(t.Context(), s.ID, patience)
 	if err != nil || s.Pending != 0 {
 		t.Fatalf("%+v %v", s, err)
 	}
@@ -49,7 +48,7 @@ func TestHookIsInterrupted(t *testing.T) {
 	}
 	close(env.wait)
 	second := newHook(t, audit.HookConfig{Store: l, Audit: audit.Config{Opener: opener{env}}})
-	pulled, err := second.Scores(t.Context(), s.ID, 5*time.Minute)
+	pulled, err := second.Scores(t.Context(), s.ID, patience)
 	if err != nil || pulled.Pending != 0 || len(pulled.Scores) != len(batch.Outputs) {
 		t.Fatalf("%+v %v", pulled, err)
 	}

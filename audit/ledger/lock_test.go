@@ -30,7 +30,7 @@ func TestCommitsLockCountersLast(t *testing.T) {
 		done <- err
 	}()
 	const waiting = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
-	for deadline := time.Now().Add(time.Minute); b.number(t, waiting) == 0; {
+	for deadline := time.Now().Add(patience); b.number(t, waiting) == 0; {
 		if time.Now().After(deadline) {
 			t.Fatal("the second commit does not come to its announcement")
 		}

@@ -45,7 +45,7 @@ func (b *bundle) reads(t *testing.T, query string) int {
 	t.Helper()
 	const scans = `SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'alarm'`
 	before := b.number(t, scans)
-	for deadline := time.Now().Add(time.Minute); b.number(t, scans) <= before; {
+	for deadline := time.Now().Add(patience); b.number(t, scans) <= before; {
 		if _, err := b.pool.Exec(t.Context(), `SELECT count(*), pg_sleep(0.02) FROM alarm`); err != nil {
 			t.Fatal(err)
 		}

@@ -27,6 +27,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
 
@@ -42,6 +43,8 @@ const (
 	// abandoned is the age from which a test folder that nobody locks is
 	// removed: longer than a start takes.
 	abandoned = 10 * time.Minute
+	// patience is for the slowest machine: what is waited for does come.
+	patience = time.Minute
 )
 
 // Server is a private cluster for one test package. Its zero value is ready; it
@@ -67,11 +70,22 @@ func (s *Server) Main(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "stop the test cluster:", err)
 		status = max(status, 1)
 	}
-	if err := goleak.Find(natsClock()); err != nil && status == 0 {
+	if err := leaked(); err != nil && status == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		status = 1
 	}
 	return status
+}
+
+// leaked finds goroutines that stay. What is about to end may need a while for it on a
+// busy machine, longer than goleak itself waits.
+func leaked() error {
+	for deadline := time.Now().Add(patience); ; {
+		err := goleak.Find(natsClock())
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+	}
 }
 
 // Pool opens a migrated database of the test's own; both end with the test.
@@ -109,17 +123,32 @@ func (s *Server) database(tb testing.TB, from string) string {
 		tb.Fatalf("test cluster: %v (%s)", s.err, audit.ErrorHint(s.err))
 	}
 	name := "test_" + strconv.FormatInt(s.serial.Add(1), 10)
-	if _, err := s.admin.Exec(tb.Context(), `CREATE DATABASE `+name+` TEMPLATE `+from); err != nil {
+	if err := s.alone(tb.Context(), `CREATE DATABASE `+name+` TEMPLATE `+from); err != nil {
 		tb.Fatalf("make a test database: %v", err)
 	}
 	tb.Cleanup(func() {
-		ctx := context.WithoutCancel(tb.Context())
-		if _, err := s.admin.Exec(ctx, `DROP DATABASE `+name+` WITH (FORCE)`); err != nil {
+		if err := s.alone(context.WithoutCancel(tb.Context()), `DROP DATABASE `+name+` WITH (FORCE)`); err != nil {
 			tb.Errorf("drop the test database: %v", err)
 		}
 	})
 	return databaseURL(s.cluster.URL(), name)
 }
+
+// alone runs a statement that wants nobody else in a database. Who has left it, or was
+// told to, may need longer for it on a busy machine than the five seconds that
+// PostgreSQL waits.
+func (s *Server) alone(ctx context.Context, statement string) error {
+	for deadline := time.Now().Add(patience); ; {
+		_, err := s.admin.Exec(ctx, statement)
+		failure, ok := errors.AsType[*pgconn.PgError](err)
+		if !ok || failure.Code != objectInUse || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
+// objectInUse is PostgreSQL's code for a database that somebody is in.
+const objectInUse = "55006"
 
 func (s *Server) start(ctx context.Context) (err error) {
 	dir, err := folder()
