@@ -16,6 +16,7 @@ type faulty struct {
 	info   func(*audit.EnvironmentInfo)
 	open   func(context.Context, audit.Start) error
 	listed func(context.Context) error // before Tools
+	asked  func(context.Context) error // before a call, which then does not happen
 	called func(ctx context.Context, session int, call audit.Call, o *audit.Observation) error
 	opened *atomic.Int64
 }
@@ -51,17 +52,23 @@ func (f faulty) Open(ctx context.Context, start audit.Start) (audit.Session, err
 	if f.opened != nil {
 		number = int(f.opened.Add(1))
 	}
-	return faultySession{session, number, f.called}, nil
+	return faultySession{session, number, f.asked, f.called}, nil
 }
 
 // faultySession hides every capability of the session but its state.
 type faultySession struct {
 	audit.Session
 	number int
+	asked  func(context.Context) error
 	called func(ctx context.Context, session int, call audit.Call, o *audit.Observation) error
 }
 
 func (s faultySession) Call(ctx context.Context, call audit.Call) (audit.Observation, error) {
+	if s.asked != nil {
+		if err := s.asked(ctx); err != nil {
+			return audit.Observation{}, err
+		}
+	}
 	o, err := s.Session.Call(ctx, call)
 	if err == nil && s.called != nil {
 		err = s.called(ctx, s.number, call, &o)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"math"
 	"strconv"
@@ -18,7 +19,14 @@ import (
 	"understudy/audit/diff"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain fixes the seed of property tests, so that a run can be repeated; -rapid.seed
+// draws others.
+func TestMain(m *testing.M) {
+	if err := flag.Set("rapid.seed", "1"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // sane checks what holds of every verdict, whatever the two sides said.
 func sane(v *audit.Verdict) error {

@@ -54,7 +54,7 @@ func maskings() []masking {
 		{reason: audit.MaskSandboxUnknown, config: status(audit.StatusUnknown, ""), because: "it may have happened"},
 		{reason: audit.MaskSandboxUnknown, config: func(c *audit.Config, f *faulty) {
 			c.CallTimeout = time.Millisecond
-			f.called = func(ctx context.Context, _ int, _ audit.Call, _ *audit.Observation) error { return hang(ctx) }
+			f.asked = hang
 		}, because: "no answer in time"},
 		{reason: audit.MaskSandboxUnavailable, config: func(_ *audit.Config, f *faulty) {
 			f.open = func(context.Context, audit.Start) error { return errDown }
