@@ -22,20 +22,9 @@ const ahead = 1024
 const quiet = 30 * time.Second
 
 // Do has pieces done and takes what comes back, each piece once, in any order. A piece
-// that cannot be done, and a take that fails, end it. Pieces of an earlier Do that
-// were left over are withdrawn first.
+// that cannot be done, and a take that fails, end it; a server that does not answer is
+// waited for. Pieces of an earlier Do that were left over are withdrawn first.
 func (f *Farm) Do(ctx context.Context, pieces []Piece, take func(id string, data []byte) error) error {
-	stream, returns, err := f.lines(ctx)
-	if err != nil {
-		return err
-	}
-	if err := stream.Purge(ctx, jetstream.WithPurgeSubject(f.pieces())); err != nil {
-		return unusable("withdraw old pieces", err)
-	}
-	consumer, err := f.consumer(ctx, returns, "run", f.returns())
-	if err != nil {
-		return err
-	}
 	dealt, end := context.WithCancel(ctx)
 	defer end()
 	d := &dealing{farm: f, take: take, out: map[string]string{}, left: pieces, heard: time.Now()}
@@ -45,8 +34,14 @@ func (f *Farm) Do(ctx context.Context, pieces []Piece, take func(id string, data
 		}
 		d.out[p.ID] = "" // not published yet
 	}
-	err = f.steady(dealt, "rollouts elsewhere", func(ctx context.Context) error {
-		err := d.round(ctx, consumer)
+	err := f.steady(dealt, "rollouts elsewhere", func(ctx context.Context) error {
+		err := d.begin(ctx)
+		if err == nil {
+			err = d.round(ctx)
+		}
+		if audit.ErrorCode(err) == audit.CodeInvalid { // no other round mends it
+			d.failed, err = err, nil
+		}
 		if err == nil {
 			end()
 		}
@@ -63,23 +58,42 @@ func (f *Farm) Do(ctx context.Context, pieces []Piece, take func(id string, data
 
 // dealing is one Do under way.
 type dealing struct {
-	farm   *Farm
-	take   func(id string, data []byte) error
-	left   []Piece           // not published yet
-	out    map[string]string // version of each piece that is not back
-	flying int               // published and not back
-	heard  time.Time         // of the last return
-	failed error             // what ended it before all was back
+	farm    *Farm
+	take    func(id string, data []byte) error
+	returns jetstream.Consumer // nil: old pieces are not withdrawn yet
+	left    []Piece            // not published yet
+	out     map[string]string  // version of each piece that is not back
+	flying  int                // published and not back
+	heard   time.Time          // of the last return
+	failed  error              // what ended it before all was back
+}
+
+// begin withdraws what an earlier Do left over, once.
+func (d *dealing) begin(ctx context.Context) error {
+	if d.returns != nil {
+		return nil
+	}
+	pieces, returns, err := d.farm.lines(ctx)
+	if err != nil {
+		return err
+	}
+	call, cancel := context.WithTimeout(ctx, d.farm.config.callTimeout())
+	defer cancel()
+	if err := pieces.Purge(call, jetstream.WithPurgeSubject(d.farm.pieces())); err != nil {
+		return unusable("withdraw old pieces", err)
+	}
+	d.returns, err = d.farm.consumer(ctx, returns, "run", d.farm.returns())
+	return err
 }
 
 // round publishes what may be out and takes what has come back, until all is
 // done or something failed; its error is one after which another round may go on.
-func (d *dealing) round(ctx context.Context, consumer jetstream.Consumer) error {
+func (d *dealing) round(ctx context.Context) error {
 	for len(d.out) > 0 {
 		if err := d.publish(ctx); err != nil {
 			return err
 		}
-		batch, err := consumer.Fetch(64, jetstream.FetchMaxWait(fetchWait))
+		batch, err := d.returns.Fetch(64, jetstream.FetchMaxWait(fetchWait))
 		if err != nil {
 			return unusable("fetch returns", err)
 		}

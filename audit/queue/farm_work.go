@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"understudy/audit"
 )
 
 // PieceFunc does one piece. It is called for several at once. Its error is the
-// piece's fault, but for ErrStale (it is dropped) and the end of its context (somebody
-// else does it).
+// piece's fault, but for ErrStale (it is dropped), the end of its context (somebody
+// else does it) and CodeInfrastructure: then it is tried again, Attempts times in all.
 type PieceFunc func(ctx context.Context, p Piece) ([]byte, error)
 
 // Work does pieces until ctx ends; what it holds then goes to others. Any number of
@@ -57,11 +59,14 @@ func (f *Farm) workOn(ctx context.Context, msg jetstream.Msg, do PieceFunc) erro
 	if err := json.Unmarshal(msg.Data(), &p); err != nil {
 		return msg.TermWithReason(err.Error())
 	}
-	r := returned{ID: p.ID, Version: p.Version}
-	meta, err := msg.Metadata()
-	if err == nil && int(meta.NumDelivered) > f.config.Attempts {
+	r, deliveries := returned{ID: p.ID, Version: p.Version}, 1
+	if meta, err := msg.Metadata(); err == nil {
+		deliveries = int(meta.NumDelivered)
+	}
+	if deliveries > f.config.Attempts {
 		r.Fault = "every worker that had it died or fell silent"
 	} else {
+		var err error
 		r.Data, err = f.beating(ctx, msg, p, do)
 		_, crash := crashed(err)
 		switch {
@@ -71,6 +76,9 @@ func (f *Farm) workOn(ctx context.Context, msg jetstream.Msg, do PieceFunc) erro
 			return msg.TermWithReason(err.Error())
 		case ctx.Err() != nil:
 			return msg.Nak() // our own stop is no fault of the piece
+		case audit.ErrorCode(err) == audit.CodeInfrastructure && deliveries < f.config.Attempts:
+			logFailure(ctx, f.config.Logger, "rollout worker", deliveries, err)
+			return err // it is delivered again
 		case err != nil:
 			r.Fault = err.Error()
 		}

@@ -2,6 +2,7 @@ package train_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"understudy/audit"
@@ -35,6 +37,9 @@ func (f farm) Work(ctx context.Context, do func(context.Context, train.Piece) ([
 	return f.Farm.Work(ctx, func(ctx context.Context, p queue.Piece) ([]byte, error) { return do(ctx, train.Piece(p)) })
 }
 
+// patience is for a server that has hardly a processor to itself.
+const patience = 5 * time.Minute
+
 // yard is a JetStream server of its own.
 func yard(t *testing.T) jetstream.JetStream {
 	t.Helper()
@@ -43,21 +48,24 @@ func yard(t *testing.T) jetstream.JetStream {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Stop(context.WithoutCancel(t.Context())) })
-	conn, err := server.Connect()
+	conn, err := server.Connect(nats.Timeout(patience))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(patience))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return js
 }
 
+// farmOn is a farm whose pieces come again soon, however often: on a slow machine a worker
+// that lives falls silent, too.
 func farmOn(t *testing.T, js jetstream.JetStream, config queue.Config) farm {
 	t.Helper()
-	config.AckWait = 600 * time.Millisecond
+	config.AckWait = 2 * time.Second // and a call may take five times as long
+	config.Attempts = cmp.Or(config.Attempts, 1<<30)
 	f, err := queue.NewFarm(js, "lesson", config)
 	if err != nil {
 		t.Fatal(err)
@@ -254,8 +262,7 @@ func TestFarmReturnThatIsGone(t *testing.T) {
 	t.Parallel()
 	js := yard(t)
 	f := farmOn(t, js, queue.Config{})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := t.Context()
 	fail := func(id string, _ []byte) error { return fmt.Errorf("piece %s came back", id) }
 	if err := f.Do(ctx, nil, fail); err != nil { // makes the streams
 		t.Fatal(err)
@@ -279,5 +286,62 @@ func TestFarmReturnThatIsGone(t *testing.T) {
 	}
 	if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
 		t.Error(err)
+	}
+}
+
+// stalled is a JetStream that does not answer the first few requests for a stream.
+type stalled struct {
+	jetstream.JetStream
+	silent atomic.Int64
+}
+
+func (s *stalled) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	if s.silent.Add(-1) >= 0 {
+		return nil, nats.ErrTimeout
+	}
+	return s.JetStream.Stream(ctx, name)
+}
+
+func (s *stalled) CreateOrUpdateStream(ctx context.Context, c jetstream.StreamConfig) (jetstream.Stream, error) {
+	if s.silent.Add(-1) >= 0 {
+		return nil, nats.ErrTimeout
+	}
+	return s.JetStream.CreateOrUpdateStream(ctx, c)
+}
+
+// A server that does not answer for a while ends no step, neither where the run asks it
+// nor where a worker does; a piece that fails of it again and again does.
+func TestFarmOutlastsAStall(t *testing.T) {
+	t.Parallel()
+	js := yard(t)
+	slow := &stalled{JetStream: js}
+	slow.silent.Store(5)
+	away := &audit.Error{Code: audit.CodeInfrastructure, Message: "the weights do not come"}
+	for _, test := range []struct {
+		fails, tries int
+		fault        string
+	}{{1, 2, ""}, {9, 3, "piece 1 cannot be done: fetch: the weights do not come"}} {
+		tries := 0 // one after the other
+		work, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- farmOn(t, js, queue.Config{InFlight: 1, Attempts: 3}).Work(work, func(context.Context, train.Piece) ([]byte, error) {
+				if tries++; tries <= test.fails {
+					return nil, fmt.Errorf("fetch: %w", away)
+				}
+				return []byte("done"), nil
+			})
+		}()
+		err := farmOn(t, slow, queue.Config{}).Do(t.Context(), []train.Piece{{ID: "1", Version: "v"}}, func(string, []byte) error { return nil })
+		stop()
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if got := fmt.Sprint(err); tries != test.tries || (err == nil) != (test.fault == "") || err != nil && !strings.Contains(got, test.fault) {
+			t.Errorf("of %d tries %d failed, and the run says %v; want %d tries and %q", tries, test.fails, err, test.tries, test.fault)
+		}
+	}
+	if slow.silent.Load() >= 0 {
+		t.Error("the server was never silent")
 	}
 }
