@@ -23,7 +23,7 @@ func phone(t *testing.T) (audit.Environment, []eval.AgentTask) {
 		t.Fatal(err)
 	}
 	env, err := pyclass.New(t.Context(), pyclass.Spec{
-		Name: "phone", Kind: pyclass.ACEBench, Tools: tasks[0].Tools,
+		Name: "phone", Kind: pyclass.ACEBench, Tools: tasks[0].Tools, Timeout: patience,
 		Classes: []pyclass.Class{{Name: "Reminders", File: filepath.Join("..", "..", "sandbox", "pyclass", "testdata", "reminders.py")}},
 	})
 	if err != nil {

@@ -6,12 +6,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"understudy/audit"
 	"understudy/envace"
 	"understudy/envace/eval"
 	"understudy/sandbox/pyclass"
 )
+
+// patience is for a class on a machine that has no processor to spare.
+const patience = 5 * time.Minute
 
 // station is BFCL's notation over two classes of our own.
 func station(t *testing.T) (audit.Environment, []audit.Tool, map[string][]eval.Function) {
@@ -43,7 +47,7 @@ func station(t *testing.T) (audit.Environment, []audit.Tool, map[string][]eval.F
 	}
 	dir := filepath.Join("..", "..", "sandbox", "pyclass", "testdata")
 	env, err := pyclass.New(t.Context(), pyclass.Spec{
-		Name: "station", Kind: pyclass.BFCL, Tools: tools,
+		Name: "station", Kind: pyclass.BFCL, Tools: tools, Timeout: patience,
 		Classes: []pyclass.Class{
 			{Name: "Kiosk", File: filepath.Join(dir, "kiosk.py")},
 			{Name: "Turnstile", File: filepath.Join(dir, "turnstile.py"), Tools: []string{"balance"}},

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -298,7 +299,7 @@ func TestCompletions(t *testing.T) {
 func TestRemote(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
-	p, err := remote.New(remote.Config{URL: f.url, Temperature: 1, MaxTokens: 64})
+	p, err := remote.New(remote.Config{URL: f.url, Temperature: 1, MaxTokens: 64, Timeout: 10 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -129,6 +129,7 @@ func TestRolloutsElsewhere(t *testing.T) {
 	js := yard(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var workers sync.WaitGroup
+	t.Cleanup(workers.Wait) // they write to the test's log
 	var done, deaths atomic.Int64
 	work := func(f train.Farm) {
 		workers.Go(func() {
