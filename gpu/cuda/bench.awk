@@ -24,7 +24,7 @@ function share(k,    text, percent) {
 }
 
 FILENAME ~ /torch$/ { torch[$1] = $2; next }
-/^BenchmarkCard/ {
+/^BenchmarkCard/ && NF > 2 { # more than that it begins
 	key = name($1)
 	for (i = 3; i < NF; i++) {
 		if ($(i+1) ~ /^(GB\/s|TFLOP\/s|tokens\/s)$/) { figure[key] = $i; unit[key] = $(i+1) }

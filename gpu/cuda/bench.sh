@@ -2,43 +2,92 @@
 # Measures a card: its copy bandwidth and bf16 matmul rate, and the engine's decode, prefill and
 # training on random weights of Qwen3 shapes, beside PyTorch in the same run. Prints one table, with the
 # share of what the card can do and whether that is what is aimed at: decode by the bytes that a token needs
-# and what copy moved in this run, prefill and training by the products' operations.
+# and what copy moved in this run, prefill and training by the products' operations. The table comes whatever fails or
+# is stopped on the way, with what was measured until then; what was not is said.
 #
-#   gpu/cuda/bench.sh                          # all shapes; needs an NVIDIA GPU and Go
-#   UNDERSTUDY_CUDA_SHAPES=0.6B gpu/cuda/bench.sh
-#   UNDERSTUDY_TORCH=venv/bin/python gpu/cuda/bench.sh   # and PyTorch (pip install torch)
+#   gpu/cuda/bench.sh                          # all shapes, as many as 540 seconds are enough for
+#   UNDERSTUDY_CUDA_SHAPES=0.6B gpu/cuda/bench.sh        # some: 0.6B, 1.7B, 4B, 8B
+#   UNDERSTUDY_CUDA_SECONDS=7200 gpu/cuda/bench.sh       # another limit
+#   UNDERSTUDY_TORCH=venv/bin/python gpu/cuda/bench.sh   # PyTorch of another python than python3; "no" for none
+#   UNDERSTUDY_CUDA_TESTS=tests gpu/cuda/bench.sh        # without Go: with what check.sh build made elsewhere
 #   UNDERSTUDY_CUDA_SHAPES=tiny gpu/cuda/bench.sh        # on the emulator: shows that it runs, and no speed
-set -euo pipefail
-cd "$(dirname "$0")/../.."
+set -uo pipefail
+tool=bench
+. "$(dirname "$0")/card.sh"
 shapes=${UNDERSTUDY_CUDA_SHAPES:-0.6B,1.7B,4B,8B}
-out=$(mktemp -d)
-trap 'rm -rf "$out"' EXIT
-
 sheet=0 judged=1 # TFLOP/s in bfloat16, dense, as NVIDIA states them
+: >"$out/go"
+: >"$out/torch"
+missing=()
+
+# table prints what there is, also when the script is told to stop.
+table() {
+	awk -v sheet="$sheet" -v judged="$judged" -f gpu/cuda/bench.awk "$out/torch" "$out/go"
+	sed -n 's/^ *--- \(SKIP\|FAIL\): BenchmarkCard\/\([^ ]*\).*/not measured: \2, for the reason above/p' "$out/go"
+	[ ${#missing[@]} = 0 ] || printf 'not measured: %s\n' "${missing[@]}"
+	rm -rf "$out"
+}
+
+# part runs a program in a folder, and adds what it measures to a column's file.
+part() {
+	local what=$1 folder=$2 file=$3
+	shift 3
+	if [ "$SECONDS" -ge "$limit" ]; then
+		missing+=("$what: $limit seconds were up (UNDERSTUDY_CUDA_SECONDS)")
+		return
+	fi
+	echo "$tool: $what, for at most $((limit - SECONDS)) seconds" >&2
+	{
+		(cd "$folder" && limited "$@")
+		echo $? >"$out/status"
+	} 2>&1 | tee -a "$file" >&2 &
+	wait
+	case $(cat "$out/status") in
+	0) ;;
+	124) missing+=("$what, or the rest of it: $limit seconds were up (UNDERSTUDY_CUDA_SECONDS)") ;;
+	*) missing+=("$what, or a part of it: it failed, as said above") ;;
+	esac
+}
+
+# both measures one part so many times, on the device and in PyTorch: the benchmarks of a pattern, and bench.py's of a name.
+both() {
+	part "$1 on the device" gpu/cuda "$out/go" env UNDERSTUDY_CUDA_SHAPES="$shapes" \
+		"$tests/cuda.test" -test.v -test.run - -test.timeout 0 -test.benchtime "$2" -test.bench "^BenchmarkCard\$/$3"
+	[ -z "$python" ] || part "$1 in PyTorch" . "$out/torch" env PYTHONUNBUFFERED=1 "$python" gpu/cuda/testdata/bench.py "$4"
+}
+
+for shape in ${shapes//,/ }; do
+	case $shape in
+	0.6B | 1.7B | 4B | 8B | tiny) ;;
+	*) die "UNDERSTUDY_CUDA_SHAPES=$shapes: there are 0.6B, 1.7B, 4B and 8B, and tiny for the emulator" ;;
+	esac
+done
+find_tests
+python=${UNDERSTUDY_TORCH:-python3}
+if [ "$python" = no ] || ! "$python" -c 'import torch' 2>/dev/null; then
+	echo "$tool: no PyTorch in $python (UNDERSTUDY_TORCH is a python that has it): the column torch stays empty" >&2
+	python=
+fi
 if [ "$shapes" = tiny ]; then
 	judged=0
 	echo "card: none, the emulator: the figures below are no speeds"
 else
-	command -v nvidia-smi >/dev/null || { echo "bench: no nvidia-smi: this machine has no NVIDIA GPU, nothing was measured" >&2; exit 1; }
-	card=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader)
-	echo "card: $card"
+	export UNDERSTUDY_CUDA=driver
+	find_wheels "${python:-python3}"
+	find_card "nothing was measured"
 	case $card in
 	*H100*PCIe*) sheet=756 ;;
 	*H100* | *H200*) sheet=989 ;;
 	*A100*) sheet=312 ;;
-	*) echo "bench: the data sheet of this card is not known here: no share of it" >&2 ;;
+	*) echo "$tool: the data sheet of this card is not known here: no share of it" >&2 ;;
 	esac
 fi
-echo "date: $(date -u +%F), commit: $(git rev-parse --short HEAD), $(go version | cut -d' ' -f3)"
-
-UNDERSTUDY_CUDA_SHAPES=$shapes go test -run - -bench '^BenchmarkCard$' -benchtime "${BENCHTIME:-3x}" -timeout 3h ./gpu/cuda |
-	tee "$out/go" | sed -n '/FAIL\|panic\|bench_test/p' >&2
-python=${UNDERSTUDY_TORCH:-}
-if [ -n "$python" ]; then
-	"$python" gpu/cuda/testdata/bench.py "$shapes" >"$out/torch"
+trap table EXIT
+trap 'stop; wait; missing+=("the rest: the script was told to stop"); exit 1' INT TERM
+if [ "$shapes" = tiny ]; then
+	both "the emulator" 3x "" card,tiny
 else
-	echo "bench: UNDERSTUDY_TORCH is not set: the column torch stays empty" >&2
-	: >"$out/torch"
+	both "the card" 30x '^(copy|matmul)$' card
+	for shape in ${shapes//,/ }; do both "$shape" 3x "^$shape\$" "$shape"; done
 fi
-
-awk -v sheet="$sheet" -v judged="$judged" -f gpu/cuda/bench.awk "$out/torch" "$out/go"
+[ ${#missing[@]} = 0 ]

@@ -38,7 +38,7 @@
 // the PTX for compute capability 8.0 and 9.0, and its compiler the sources (both of CUDA 12.9). What the
 // emulator cannot show (the memory model, approximate instructions, speed) is open. On a machine
 // with a card check.sh runs these tests there (UNDERSTUDY_CUDA=driver) and compute-sanitizer, and
-// bench.sh measures.
+// bench.sh measures; each ends within ten minutes, or the limit that it is given, and says what it did not do.
 //
 // A model has one card.
 //

@@ -1,6 +1,6 @@
 """What bench.sh measures, in PyTorch: one line a figure, "name value".
 
-    python bench.py 0.6B,1.7B,4B,8B     # on a GPU;  python bench.py tiny  # anywhere: shows that it runs
+    python bench.py card,0.6B,1.7B,4B,8B     # on a GPU: its limits, and models;  python bench.py card,tiny  # anywhere: shows that it runs
 
 Decode has a static cache and a CUDA graph of the whole step; training has bfloat16 autocast over float32 weights, fused
 AdamW and gradient checkpointing, as the engine's.
@@ -141,17 +141,25 @@ def train(model, vocab, tokens, each):
     return tokens / seconds(step)
 
 
-def main():
-    tiny = sys.argv[1] == "tiny"
+def limits(tiny):
     n = 1 << (16 if tiny else 29)
     x = torch.zeros(n, device=DEVICE)
     y = torch.empty_like(x)
     print("copy", 8 * n / seconds(lambda: y.copy_(x), 10) / 1e9, flush=True)
-    del x, y
     n = 32 if tiny else 8192
     a = torch.randn(n, n, device=DEVICE).bfloat16()
     print("matmul/fast", 2 * n**3 / seconds(lambda: a @ a.T, 10) / 1e12, flush=True)
-    for name in sys.argv[1].split(","):
+
+
+def main():
+    names = sys.argv[1].split(",")
+    tiny = "tiny" in names
+    if not GPU and not tiny:
+        sys.exit("bench.py: this PyTorch sees no GPU, and what it does on a processor is not measured")
+    if "card" in names:
+        limits(tiny)
+        names.remove("card")
+    for name in names:
         shape = SHAPES[name]
         torch.manual_seed(1)
         with torch.device(DEVICE):
