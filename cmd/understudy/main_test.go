@@ -18,9 +18,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"understudy/audit/leaktest"
 	"understudy/audit/ledger/ledgertest"
 	main "understudy/cmd/understudy"
-	"understudy/sandbox/sandboxtest"
 	"understudy/sandbox/starlark"
 )
 
@@ -106,7 +106,7 @@ func TestMainServesAndStops(t *testing.T) {
 	if err := errors.Join(m.Wait(ctx), m.Close(ctx), m.Close(ctx)); err != nil {
 		t.Errorf("stop, twice, with a context that has ended: %v", err)
 	}
-	if err := sandboxtest.Leaks(before); err != nil {
+	if err := leaktest.Find(before); err != nil {
 		t.Error(err)
 	}
 }

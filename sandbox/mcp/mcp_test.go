@@ -12,6 +12,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"understudy/audit"
+	"understudy/audit/leaktest"
 	"understudy/sandbox"
 	"understudy/sandbox/adapter"
 	"understudy/sandbox/domains"
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 	if kind := os.Getenv(asServer); kind != "" {
 		os.Exit(serve(kind))
 	}
-	sandboxtest.Main(m)
+	leaktest.Main(m)
 }
 
 func serve(kind string) int {

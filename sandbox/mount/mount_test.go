@@ -11,11 +11,12 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"understudy/audit"
+	"understudy/audit/leaktest"
 	"understudy/sandbox/mount"
 	"understudy/sandbox/sandboxtest"
 )
 
-func TestMain(m *testing.M) { sandboxtest.Main(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 const token = "hunter2-is-no-token"
 

@@ -15,12 +15,13 @@ import (
 	"time"
 
 	"understudy/audit"
+	"understudy/audit/leaktest"
 	"understudy/sandbox/adapter"
 	"understudy/sandbox/openapi"
 	"understudy/sandbox/sandboxtest"
 )
 
-func TestMain(m *testing.M) { sandboxtest.Main(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // document describes the backend below: all places of parameters, a shared
 // parameter, a shared schema that refers to itself, and OpenAPI 3.0's own words.

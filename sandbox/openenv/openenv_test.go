@@ -15,12 +15,13 @@ import (
 	"github.com/coder/websocket/wsjson"
 
 	"understudy/audit"
+	"understudy/audit/leaktest"
 	"understudy/sandbox/adapter"
 	"understudy/sandbox/openenv"
 	"understudy/sandbox/sandboxtest"
 )
 
-func TestMain(m *testing.M) { sandboxtest.Main(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // venue is an OpenEnv server: seats that can be taken, one environment a connection.
 type venue struct {

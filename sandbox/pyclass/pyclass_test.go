@@ -12,11 +12,12 @@ import (
 	"time"
 
 	"understudy/audit"
+	"understudy/audit/leaktest"
 	"understudy/sandbox/pyclass"
 	"understudy/sandbox/sandboxtest"
 )
 
-func TestMain(m *testing.M) { sandboxtest.Main(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func tools(names ...string) []audit.Tool {
 	out := make([]audit.Tool, 0, len(names))

@@ -10,11 +10,11 @@ import (
 	"testing/synctest"
 
 	"understudy/audit"
-	"understudy/sandbox/sandboxtest"
+	"understudy/audit/leaktest"
 	"understudy/sandbox/shared"
 )
 
-func TestMain(m *testing.M) { sandboxtest.Main(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // world is an environment that counts how often it was closed.
 type world struct {

@@ -32,6 +32,7 @@ import (
 	"go.uber.org/goleak"
 
 	"understudy/audit"
+	"understudy/audit/leaktest"
 	"understudy/audit/ledger/cluster"
 	"understudy/audit/lockfile"
 	"understudy/migrations"
@@ -70,22 +71,11 @@ func (s *Server) Main(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "stop the test cluster:", err)
 		status = max(status, 1)
 	}
-	if err := leaked(); err != nil && status == 0 {
+	if err := leaktest.Find(natsClock()); err != nil && status == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		status = 1
 	}
 	return status
-}
-
-// leaked finds goroutines that stay. What is about to end may need a while for it on a
-// busy machine, longer than goleak itself waits.
-func leaked() error {
-	for deadline := time.Now().Add(patience); ; {
-		err := goleak.Find(natsClock())
-		if err == nil || time.Now().After(deadline) {
-			return err
-		}
-	}
 }
 
 // Pool opens a migrated database of the test's own; both end with the test.
