@@ -11,8 +11,9 @@ import (
 	"understudy/sandbox/state"
 )
 
-// generateWall is longer than the slowest generator seen by a factor of fifty.
-const generateWall = 30 * time.Second
+// generateWall guards against a generator that hangs. What one may do is bounded by its
+// steps: half a minute of the clock was reached by a machine that was busy otherwise.
+const generateWall = 5 * time.Minute
 
 // initial builds the state that start asks for.
 func (d *Domain) initial(ctx context.Context, start audit.Start) (*state.Object, error) {
