@@ -88,6 +88,17 @@ func (f trainFlags) runs() ([]train.Config, error) {
 	return runs, nil
 }
 
+// check refuses what --device and --kv-memory cannot mean.
+func (f trainFlags) check() error {
+	if _, err := f.card(); err != nil {
+		return err
+	}
+	if n := f.chat.kvMiB; n < 0 || n > mostKVMiB {
+		return usageError(fmt.Sprintf("--kv-memory %d", n), fmt.Sprintf("write MiB, at most %d; 0 is what 64 rollouts need", mostKVMiB))
+	}
+	return nil
+}
+
 func trainRun(ctx context.Context, inv *invocation, f trainFlags) (err error) {
 	recipe, err := train.ReadRecipe(f.recipe)
 	if err != nil {
@@ -109,6 +120,9 @@ func trainRun(ctx context.Context, inv *invocation, f trainFlags) (err error) {
 	if f.table {
 		return f.show(inv.stdout, runs)
 	}
+	if err := f.check(); err != nil {
+		return err
+	}
 	if f.chat.dryRun {
 		return dryRun(ctx, inv, f, recipe)
 	}
@@ -116,10 +130,8 @@ func trainRun(ctx context.Context, inv *invocation, f trainFlags) (err error) {
 	if err := t.checkWorkers(); err != nil {
 		return err
 	}
-	if !f.ceiling {
-		if err := t.planAhead(runs); err != nil {
-			return err
-		}
+	if err := t.planAhead(runs); err != nil {
+		return err
 	}
 	if err := t.open(ctx); err != nil {
 		return err
@@ -130,6 +142,9 @@ func trainRun(ctx context.Context, inv *invocation, f trainFlags) (err error) {
 			return err
 		}
 		return printCeiling(inv.stdout, f.out)
+	}
+	if err := t.planAll(runs); err != nil {
+		return err
 	}
 	return errors.Join(t.all(ctx, runs), f.show(inv.stdout, runs))
 }
@@ -174,12 +189,17 @@ func (t *training) all(ctx context.Context, runs []train.Config) error {
 			fmt.Fprintf(t.inv.stdout, "run %d of %d: %s, seed %d\n", i+1, len(runs), c.Arm, c.Seed)
 		}
 		if err := t.run(ctx, c); err != nil {
-			err = fmt.Errorf("train %s, seed %d: %w", c.Arm, c.Seed, err)
+			err = ofRun(c, err)
 			t.inv.log.ErrorContext(ctx, "a run failed", slog.Any("error", err))
 			failed = append(failed, err)
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// ofRun names the run that failed.
+func ofRun(c train.Config, err error) error {
+	return fmt.Errorf("train %s, seed %d: %w", c.Arm, c.Seed, err)
 }
 
 // training is what the runs of one command share.

@@ -87,6 +87,12 @@ func TestTrainOnCard(t *testing.T) {
 			t.Errorf("a dry run for a card that is not there: %+v lacks %q", dry, want)
 		}
 	}
+	dry = run(t, program(t, dir, []string{"LD_LIBRARY_PATH=" + driver}, "train", "--recipe", "paper-qwen3-1.7b", "--dry-run", "--device", "cuda:7", "--arm", "per-role"))
+	for _, want := range []string{"12.8 GiB  act: moments of AdamW", "12.8 GiB  rehearse: moments of AdamW"} {
+		if !strings.Contains(dry.stdout, want) {
+			t.Errorf("a dry run of a policy a role: %+v lacks %q", dry, want)
+		}
+	}
 	smallRecipe(t, filepath.Join(dir, "small.yaml"), "importance_cap: 2", "importance_cap: 0")
 	if got := trains("--device", "cuda"); got.status != 3 || !strings.Contains(got.stderr, "importance_cap is above 0 in fast mode") {
 		t.Errorf("fast mode without its correction: %+v", got)
@@ -105,10 +111,11 @@ func TestTrainingThatDoesNotFit(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.GradientCheckpoints = false
-	plan, err := train.Config{Recipe: r}.Plan(audit.WholePolicy, shape, gpu.BF16, gpu.BF16)
+	plans, err := train.Config{Recipe: r}.PlansOf(shape, gpu.BF16, gpu.BF16)
 	if err != nil {
 		t.Fatal(err)
 	}
+	plan := plans[0]
 	err = main.RefusePlan(40<<30, plan)
 	refusal, ok := errors.AsType[*audit.Error](err)
 	if !ok || refusal.Code != audit.CodeLimit || !strings.Contains(refusal.Message, "GiB and cuda has 40.0 GiB free") {
@@ -129,8 +136,8 @@ func TestTrainingThatDoesNotFit(t *testing.T) {
 	if err := main.RefusePlan(2*whole, plan, plan); err != nil {
 		t.Errorf("two parameter sets on a card with room for two: %v", err)
 	}
-	if err := main.RefusePlan(2*whole-1, plan, plan); audit.ErrorCode(err) != audit.CodeLimit {
-		t.Errorf("two parameter sets on a card with room for less than two: %v", err)
+	if err := main.RefusePlan(2*whole-1, plan, plan); audit.ErrorCode(err) != audit.CodeLimit || !strings.Contains(audit.ErrorHint(err), "another arm, of one parameter set, saves") {
+		t.Errorf("two parameter sets on a card with room for less than two: %v, %s", err, audit.ErrorHint(err))
 	}
 }
 
@@ -149,6 +156,8 @@ func TestPlanComesFirst(t *testing.T) {
 	randomModel(t, filepath.Join(dir, "model"))
 	chatRecipe(t, filepath.Join(dir, "chat.yaml"), func(r *train.Recipe) { r.MicroTokens = 10_000_000 })
 	smallRecipe(t, filepath.Join(dir, "small.yaml"), "micro_tokens: 512", "micro_tokens: 10000000", "hidden: 24", "hidden: 40000")
+	chatRecipe(t, filepath.Join(dir, "paper.yaml")) // one set of its parameters fits with 600 GiB of keys and values, two do not
+	smallRecipe(t, filepath.Join(dir, "tiny.yaml"))
 	shape, err := os.ReadFile(filepath.Join(dir, "model", "config.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -178,9 +187,29 @@ func TestPlanComesFirst(t *testing.T) {
 			[]string{"--recipe", "small.yaml", "--device", "gpu", "--database-url", nowhere},
 			"", "--device gpu", "write cpu, cuda",
 		},
+		"no such device of a dry run": {
+			[]string{"--recipe", "paper-qwen3-1.7b", "--dry-run", "--device", "cuda0"},
+			"", "--device cuda0", "write cpu, cuda",
+		},
+		"a negative arena": {
+			[]string{"--recipe", "chat.yaml", "--model-dir", "model", "--device", "cuda", "--kv-memory", "-5", "--database-url", nowhere},
+			"", "--kv-memory -5", "write MiB, at most",
+		},
+		"an arena that no number of bytes is": {
+			[]string{"--recipe", "chat.yaml", "--model-dir", "model", "--device", "cuda", "--kv-memory", "9223372036854775807", "--database-url", nowhere},
+			"", "--kv-memory 9223372036854775807", "write MiB, at most",
+		},
+		"an arm of a sweep, with a model's folder": {
+			[]string{"--recipe", "paper.yaml", "--model-dir", "model", "--kv-memory", "614400", "--sweep", "--arms", "envace,per-role", "--device", "cuda", "--database-url", nowhere},
+			plan, "train per-role, seed 1: the training takes", "another arm, of one parameter set, saves",
+		},
+		"an arm of a sweep, with words of the tasks": {
+			[]string{"--recipe", "tiny.yaml", "--kv-memory", "614400", "--sweep", "--arms", "envace,per-role", "--device", "cuda", "--database-url", database},
+			plan, "train per-role, seed 1: the training takes", "another arm, of one parameter set, saves",
+		},
 	} {
 		got := run(t, program(t, dir, []string{"LD_LIBRARY_PATH=" + driver}, append([]string{"train", "--threads", "1"}, test.args...)...))
-		if got.status == 0 || !strings.Contains(got.stdout, test.stdout) || !strings.Contains(got.stderr, test.text) || !strings.Contains(got.stderr, test.remedy) {
+		if got.status == 0 || test.stdout == "" && got.stdout != "" || !strings.Contains(got.stdout, test.stdout) || !strings.Contains(got.stderr, test.text) || !strings.Contains(got.stderr, test.remedy) {
 			t.Errorf("%s: %+v, want %q, %q and %q", name, got, test.stdout, test.text, test.remedy)
 		}
 	}

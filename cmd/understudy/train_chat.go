@@ -33,6 +33,9 @@ func (f *chatFlags) register(fs *flag.FlagSet) {
 	fs.BoolVar(&f.dryRun, "dry-run", false, "print what the recipe needs, and run two real steps of it in a small random model")
 }
 
+// mostKVMiB is a pebibyte: more is a typing error, and its bytes are no number of a card.
+const mostKVMiB = 1 << 30
+
 // kvMemory is the bytes of --kv-memory.
 func (f chatFlags) kvMemory() int64 { return int64(f.kvMiB) << 20 }
 

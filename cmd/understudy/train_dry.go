@@ -121,7 +121,7 @@ func (t *training) printData(name string, rows int) {
 
 func (t *training) printNeeds(c gpu.Config, arm train.Arm) error {
 	if _, err := cudaOptions(t.flags.device); err == nil {
-		return t.printCardNeeds(c)
+		return t.printCardNeeds(c, arm)
 	}
 	out, needs := t.inv.stdout, t.recipe.Needs(c, arm)
 	fmt.Fprintln(out, "\nmemory of a real run on this engine, at the least:")
@@ -156,18 +156,17 @@ func (t *training) printNeeds(c gpu.Config, arm train.Arm) error {
 	return nil
 }
 
-// printCardNeeds is printNeeds for a card, for one parameter set; the model is taken to be stored in
-// bfloat16, as published ones are.
-func (t *training) printCardNeeds(c gpu.Config) error {
+// printCardNeeds is printNeeds for a card; the model is taken to be stored in bfloat16, as published ones are.
+func (t *training) printCardNeeds(c gpu.Config, arm train.Arm) error {
 	o, err := cudaOptions(t.flags.device)
 	if err != nil {
 		return err
 	}
-	p, err := train.Config{Recipe: t.recipe, KVMemory: t.flags.chat.kvMemory()}.Plan(audit.WholePolicy, c, gpu.BF16, o.KVType())
+	sets, err := train.Config{Recipe: t.recipe, Arm: arm, KVMemory: t.flags.chat.kvMemory()}.PlansOf(c, gpu.BF16, o.KVType())
 	if err != nil {
 		return err
 	}
-	plan := cardPlan{sets: []train.Plan{p}, products: o.Products, mode: t.recipe.EngineMode()}
+	plan := cardPlan{sets: sets, products: o.Products, mode: t.recipe.EngineMode()}
 	parts, err := plan.text()
 	if err != nil {
 		return err

@@ -11,11 +11,11 @@ import (
 	"understudy/gpu/cuda"
 )
 
-// planAhead is planned for all runs before their tasks are made, which takes long, or as much of it as is known by
-// then: whether there is the card, and what a model of a folder takes. Words of the tiny format come with the tasks.
+// planAhead is planAll before the tasks are made, which takes long, or as much of it as is known by then: whether there
+// is the card, and what a model of a folder takes. Words of the tiny format come with the tasks.
 func (t *training) planAhead(runs []train.Config) error {
 	o, err := t.flags.card()
-	if o == nil || err != nil {
+	if o == nil || err != nil || t.flags.ceiling {
 		return err
 	}
 	if _, _, err := t.flags.cardMemory(*o); err != nil {
@@ -24,9 +24,15 @@ func (t *training) planAhead(runs []train.Config) error {
 	if t.recipe.Format == "tiny" || t.recipe.Model.Dir == "" {
 		return nil
 	}
+	return t.planAll(runs)
+}
+
+// planAll is planned for all runs, before the first of them trains: of a sweep that takes days, an arm that does not fit
+// is told of now.
+func (t *training) planAll(runs []train.Config) error {
 	for _, c := range runs {
 		if err := t.planned(c); err != nil {
-			return err
+			return ofRun(c, err)
 		}
 	}
 	return nil
@@ -147,5 +153,12 @@ func (c cardPlan) lowered(whole int64) string {
 	try(half, func(p *train.Plan) { p.Trainer.Tokens, p.Trainer.Expanded = p.Trainer.Tokens/2, p.Trainer.Expanded/2 })
 	try("half of --kv-memory", func(p *train.Plan) { p.Rollouts.Pages /= 2 })
 	try("kl: 0 (another objective)", func(p *train.Plan) { p.Reference = false })
+	if len(c.sets) > 1 {
+		one := c
+		one.sets = c.sets[:1]
+		if plan, err := one.parts(); err == nil {
+			changes = append(changes, fmt.Sprintf("another arm, of one parameter set, saves %s GiB", gibibytes(whole-plan.Total())))
+		}
+	}
 	return "lower one of these: " + strings.Join(changes, "; ")
 }

@@ -75,42 +75,50 @@ type Plan struct {
 	Stored    gpu.DType // its type
 }
 
-// Plan works out what a parameter set of this shape takes; stored is the type of the files that it
-// begins with, kv that of the device's KV arena (gpu.KVType).
-func (c Config) Plan(set audit.PolicyRole, model gpu.Config, stored, kv gpu.DType) (Plan, error) {
-	how := c.learning()
-	rollouts, err := how.generator.Runner(model, kv)
-	return Plan{
-		Set: set, Model: model, Trainer: how.trainer, Moments: how.optimizer.Moments, Rollouts: rollouts, Longest: c.Recipe.longestRow(),
-		Reference: c.Recipe.Loss.KL != 0, Stored: stored,
-	}, err
-}
-
-// Plans is what each parameter set of a run takes. Nothing of the run has to be there but its model's folder or, in the
-// tiny format, whose words are the model's vocabulary, Format.
-func (c Config) Plans(kv gpu.DType) (plans []Plan, err error) {
+// Plans is what each parameter set of a run takes; kv is the type of the device's KV arena (gpu.KVType). Nothing of the
+// run has to be there but its model's folder or, in the tiny format, whose words are the model's vocabulary, Format.
+func (c Config) Plans(kv gpu.DType) ([]Plan, error) {
 	model, stored, err := c.begins()
 	if err != nil {
 		return nil, err
 	}
+	return c.PlansOf(model, stored, kv)
+}
+
+// PlansOf is Plans of a run of a model of this shape, whose files are of the type stored.
+func (c Config) PlansOf(model gpu.Config, stored, kv gpu.DType) (plans []Plan, err error) {
+	if c.Recipe.WarmStart.Steps > 0 {
+		stored = warmType
+	}
+	how := c.learning()
+	rollouts, err := how.generator.Runner(model, kv)
+	if err != nil {
+		return nil, err
+	}
 	for _, set := range c.Arm.sets() {
-		plan, err := c.Plan(set, model, stored, kv)
-		if err != nil {
-			return nil, err
-		}
-		plans = append(plans, plan)
+		plans = append(plans, Plan{
+			Set: set, Model: model, Trainer: how.trainer, Moments: how.optimizer.Moments, Rollouts: rollouts, Longest: c.Recipe.longestRow(),
+			Reference: c.Recipe.Loss.KL != 0, Stored: stored,
+		})
 	}
 	return plans, nil
 }
 
-// begins is the shape of the run's model, and the type of the files that it begins with; a warm start's are float32.
+// warmType is that of the files that a warm start leaves.
+const warmType = gpu.F32
+
+// begins is the shape of the run's model, and the type of the files that it begins with.
 func (c Config) begins() (model gpu.Config, stored gpu.DType, err error) {
 	folder, warm := c.start("")
 	if f, ok := c.Format.(tiny.Format); ok && warm {
-		return c.Recipe.Model.config(f.Vocabulary.Size()), gpu.F32, nil
+		model = c.Recipe.Model.config(f.Vocabulary.Size())
+		if err := model.Validate(); err != nil {
+			return model, 0, &audit.Error{Code: audit.CodeInvalid, Message: "the model of recipe " + c.Recipe.Name, Err: err, Hint: "mend the dimensions that it says under model"}
+		}
+		return model, warmType, nil
 	}
 	if model, err = c.Recipe.Model.Real(); err != nil || warm {
-		return model, gpu.F32, err
+		return model, warmType, err
 	}
 	stored, err = storedType(folder)
 	return model, stored, err

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -96,5 +97,13 @@ func TestPlansComeFirst(t *testing.T) {
 	c.Arm = train.ArmPerRole
 	if plans, err = c.Plans(gpu.F32); err != nil || len(plans) != 2 || plans[0].Set != audit.ActRole || plans[1].Set != audit.RehearseRole {
 		t.Errorf("plans of a policy a role: %+v, %v", plans, err)
+	}
+	warm := plans[0].Stored
+	if plans, err = c.PlansOf(model, gpu.BF16, gpu.F32); err != nil || warm != gpu.F32 || plans[0].Stored != warm {
+		t.Errorf("planned are files of %v from a warm start, and of %v from one of a folder's model: %v", warm, plans[0].Stored, err)
+	}
+	c.Recipe.Model.KVHeads = 0
+	if _, err := c.Plans(gpu.F32); err == nil || !strings.Contains(err.Error(), "num_key_value_heads is 0") {
+		t.Errorf("plans of a model without heads: %v", err)
 	}
 }

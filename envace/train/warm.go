@@ -69,7 +69,7 @@ func Warm(ctx context.Context, c Config, device gpu.Device, folder string) error
 	if err == nil {
 		result.Recipe, result.Rules = digest.String(), c.Rules.Written()
 		err = atomicfile.Folder(folder, func(partial string) error {
-			err := errors.Join(model.Save(filepath.Join(partial, setName(audit.WholePolicy)), gpu.F32), writeJSON(filepath.Join(partial, warmFile), result))
+			err := errors.Join(model.Save(filepath.Join(partial, setName(audit.WholePolicy)), warmType), writeJSON(filepath.Join(partial, warmFile), result))
 			if isTiny {
 				err = errors.Join(err, format.Vocabulary.Save(filepath.Join(partial, wordsFile)))
 			}
