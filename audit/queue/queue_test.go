@@ -232,6 +232,16 @@ func settle(tb testing.TB, what string, try func() error) {
 	})
 }
 
+// answer is what the server says to a call, when it says something.
+func answer(tb testing.TB, try func() error) (err error) {
+	tb.Helper()
+	await(tb, "the server answers", func() bool {
+		err = try()
+		return err == nil || audit.FaultOf(err) == audit.FaultPermanent
+	})
+	return err
+}
+
 func (b *bundle) sweeper(tb testing.TB) *queue.Sweeper {
 	tb.Helper()
 	s, err := queue.NewSweeper(b.js, b.Ledger, b.config)
