@@ -12,13 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"understudy/audit"
+	"understudy/audit/leaktest"
 	"understudy/envace/remote"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // request is what a scripted server sees of a chat request.
 type request struct {

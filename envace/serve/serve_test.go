@@ -15,9 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"understudy/audit"
+	"understudy/audit/leaktest"
 	"understudy/envace/remote"
 	"understudy/envace/serve"
 	"understudy/gpu"
@@ -27,7 +26,7 @@ import (
 	"understudy/gpu/tokenizer"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func qwen3(t *testing.T) *chat.Template {
 	t.Helper()

@@ -11,8 +11,8 @@ import (
 	"unsafe"
 
 	"github.com/ebitengine/purego"
-	"go.uber.org/goleak"
 
+	"understudy/audit/leaktest"
 	"understudy/gpu/cuda"
 	"understudy/gpu/cuda/emulator"
 )
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 			fmt.Fprintf(os.Stderr, "kernels that no test launches: %v %v\n", idle, err)
 			code = 1
 		}
-		if err := goleak.Find(); err != nil {
+		if err := leaktest.Find(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}

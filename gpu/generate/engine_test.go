@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
 
+	"understudy/audit/leaktest"
 	"understudy/gpu"
 	"understudy/gpu/generate"
 	"understudy/gpu/grammar"
@@ -19,7 +19,7 @@ import (
 	"understudy/gpu/reference"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 const (
 	vocab    = 300

@@ -5,8 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"understudy/audit/leaktest"
 	"understudy/gpu"
 	"understudy/gpu/devicetest"
 	"understudy/gpu/host"
@@ -31,7 +30,7 @@ func TestThreadsChangeNothing(t *testing.T) {
 }
 
 // Every closed device has ended its threads.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // Each goroutine may have a device of its own, and a closed device can be closed again.
 func TestDevicesSideBySide(t *testing.T) {
