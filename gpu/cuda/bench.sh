@@ -11,7 +11,7 @@
 #   UNDERSTUDY_TORCH=venv/bin/python gpu/cuda/bench.sh   # PyTorch of another python than python3; "no" for none
 #   UNDERSTUDY_CUDA_TESTS=tests gpu/cuda/bench.sh        # without Go: with what check.sh build made elsewhere
 #   UNDERSTUDY_CUDA_SHAPES=tiny gpu/cuda/bench.sh        # on the emulator: shows that it runs, and no speed
-set -uo pipefail
+set -uo pipefail # a part's tee ends well
 tool=bench
 . "$(dirname "$0")/card.sh"
 shapes=${UNDERSTUDY_CUDA_SHAPES:-0.6B,1.7B,4B,8B}
@@ -30,24 +30,27 @@ table() {
 
 # part runs a program in a folder, and adds what it measures to a column's file.
 part() {
-	local what=$1 folder=$2 file=$3
+	local what=$1 folder=$2 file=$3 status=0 before
 	shift 3
 	if [ "$SECONDS" -ge "$limit" ]; then
 		missing+=("$what: $limit seconds were up (UNDERSTUDY_CUDA_SECONDS)")
 		return
 	fi
 	echo "$tool: $what, for at most $((limit - SECONDS)) seconds" >&2
-	{
-		(cd "$folder" && limited "$@")
-		echo $? >"$out/status"
-	} 2>&1 | tee -a "$file" >&2 &
-	wait
-	case $(cat "$out/status") in
-	0) ;;
-	124) missing+=("$what, or the rest of it: $limit seconds were up (UNDERSTUDY_CUDA_SECONDS)") ;;
-	*) missing+=("$what, or a part of it: it failed, as said above") ;;
-	esac
+	before=$(told "$file")
+	(limited "$folder" "$@") 2>&1 | tee -a "$file" >&2 &
+	wait $! || status=$?
+	if stopped $status; then
+		missing+=("$what, or the rest of it: $limit seconds were up (UNDERSTUDY_CUDA_SECONDS)")
+	elif [ $status != 0 ]; then
+		missing+=("$what, or a part of it: it failed, as said above")
+	elif [ "$(told "$file")" = "$before" ]; then
+		missing+=("$what: it ended well, and told no figure")
+	fi
 }
+
+# told counts the figures of a column's file, and those that it is said are not measured.
+told() { grep -c '^BenchmarkCard[^ ]*[[:space:]]\+[0-9]\|^[^ ]* [0-9.e+-]*$\|^ *--- SKIP' "$1"; }
 
 # both measures one part so many times, on the device and in PyTorch: the benchmarks of a pattern, and bench.py's of a name.
 both() {
@@ -63,8 +66,8 @@ for shape in ${shapes//,/ }; do
 	esac
 done
 find_tests
-python=${UNDERSTUDY_TORCH:-python3}
-if [ "$python" = no ] || ! "$python" -c 'import torch' 2>/dev/null; then
+python=$torch
+if [ "$python" = no ] || ! briefly "$python" -c 'import torch' 2>/dev/null; then
 	echo "$tool: no PyTorch in $python (UNDERSTUDY_TORCH is a python that has it): the column torch stays empty" >&2
 	python=
 fi
@@ -73,7 +76,7 @@ if [ "$shapes" = tiny ]; then
 	echo "card: none, the emulator: the figures below are no speeds"
 else
 	export UNDERSTUDY_CUDA=driver
-	find_wheels "${python:-python3}"
+	find_wheels
 	find_card "nothing was measured"
 	case $card in
 	*H100*PCIe*) sheet=756 ;;
@@ -83,7 +86,7 @@ else
 	esac
 fi
 trap table EXIT
-trap 'stop; wait; missing+=("the rest: the script was told to stop"); exit 1' INT TERM
+trap 'stop; missing+=("the rest: the script was told to stop"); exit 1' INT TERM HUP
 if [ "$shapes" = tiny ]; then
 	both "the emulator" 3x "" card,tiny
 else

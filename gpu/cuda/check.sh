@@ -19,8 +19,6 @@
 set -uo pipefail
 tool=check
 . "$(dirname "$0")/card.sh"
-trap 'rm -rf "$out"' EXIT
-trap 'stop; wait; die "told to stop"' INT TERM
 if [ "${1:-}" = build ]; then
 	[ $# = 2 ] || die "build needs a folder: gpu/cuda/check.sh build FOLDER"
 	folder=$(cd "$start" && mkdir -p "$2" && cd "$2" && pwd) || die "$2 cannot be written"
@@ -49,7 +47,7 @@ step() {
 		return
 	fi
 	echo "$tool: $what, for at most $((limit - SECONDS)) seconds" >&2
-	(cd "$folder" && limited "$@") >"$log" 2>&1 &
+	(limited "$folder" "$@") >"$log" 2>&1 &
 	wait $! || status=$?
 	local took="$((SECONDS - from)) s"
 	if [ $status = 0 ] && grep -q '^ *--- PASS' "$log"; then
@@ -59,9 +57,11 @@ step() {
 	fi
 	failed=1
 	if [ $status = 0 ]; then
-		report "$what" "NOT RUN: there was no such test"
-	elif [ $status = 124 ]; then
-		report "$what" "STOPPED after $took ($(passed "$log")), in the middle of $(sed -n 's/^=== RUN *//p' "$log" | tail -1)"
+		report "$what" "NOT RUN: there was no such test ($(passed "$log"))"
+	elif stopped $status; then
+		local last
+		last=$(sed -n 's/^=== RUN *//p' "$log" | tail -1)
+		report "$what" "STOPPED after $took ($(passed "$log")), ${last:+in the middle of }${last:-before its first test}"
 	elif grep -q 'Device not supported' "$log"; then
 		report "$what" "NOT RUN: compute-sanitizer refuses this machine's card (Device not supported)"
 	else
@@ -79,7 +79,7 @@ if [ "${UNDERSTUDY_CUDA_SHAPES:-}" = tiny ]; then
 	all=(-test.run 'TestGraphs|TestOnes') engine=(-test.run 'TestGolden/qwen3_cuda')
 else
 	export UNDERSTUDY_CUDA=driver
-	find_wheels "${UNDERSTUDY_TORCH:-python3}"
+	find_wheels
 	find_card "nothing was checked"
 	all=() engine=(-test.run 'TestGolden|TestRatioIsOne|TestGeneratedIsOnPolicy|TestHalfMoments|TestTree')
 fi
