@@ -331,6 +331,11 @@ func TestTheContractFindsOneWorldForAll(t *testing.T) {
 	t.Errorf("one world for all episodes was not found:\n%s\n%v", report.Table(), env.Notes())
 }
 
+// deaf answers the first request when it has closed its stdin: what follows breaks.
+const deaf = `read -r line; exec 0<&-; id=$(echo "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+echo '{"jsonrpc":"2.0","id":'$id',"result":{"protocolVersion":"2025-06-18","serverInfo":{"name":"deaf","version":"1"},"capabilities":{"tools":{}}}}'
+sleep 2; exit 9`
+
 func TestBadServers(t *testing.T) {
 	tests := []struct {
 		spec   mcp.Spec
@@ -339,6 +344,7 @@ func TestBadServers(t *testing.T) {
 	}{
 		{mcp.Spec{Command: []string{"/no/such/server"}}, "/no/such/server", "no such program"},
 		{mcp.Spec{Command: []string{"false"}}, "exit status 1", "a program that ends at once"},
+		{mcp.Spec{Command: []string{"sh", "-c", deaf}}, "exit status 9", "a program that stops listening and then takes longer to end than one may that is asked to"},
 		{mcp.Spec{Command: []string{"echo", "hello"}}, "", "a program that does not speak the protocol"},
 		{mcp.Spec{URL: "http://127.0.0.1:1/mcp"}, "refused", "nobody listens"},
 		{mcp.Spec{}, "needs a command or a URL", "nothing is named"},

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"understudy/sandbox/adapter"
@@ -17,13 +18,30 @@ import (
 // group, which ends as a whole.
 type process struct {
 	cmd   *exec.Cmd
-	stdin io.WriteCloser
+	stdin *input
 	lines *lines // of its stdout
 	log   *adapter.Tail
 
 	once sync.Once
 	gone chan struct{} // closed when the leader was reaped
 	err  error         // how it ended; read after gone
+}
+
+// input is a server's stdin.
+type input struct {
+	io.WriteCloser
+
+	once sync.Once
+	deaf chan struct{} // closed when nobody reads it any more
+}
+
+// Write implements io.Writer.
+func (i *input) Write(text []byte) (int, error) {
+	n, err := i.WriteCloser.Write(text)
+	if errors.Is(err, syscall.EPIPE) {
+		i.once.Do(func() { close(i.deaf) })
+	}
+	return n, err
 }
 
 // start runs a command. It sees the declared environment and what any program
@@ -44,10 +62,11 @@ func start(spec Spec, t *tap) (*process, error) {
 	p := &process{cmd: cmd, log: &adapter.Tail{}, gone: make(chan struct{})}
 	cmd.Stderr = p.log
 	cmd.WaitDelay = time.Second // for grandchildren that hold stderr open
-	var err error
-	if p.stdin, err = cmd.StdinPipe(); err != nil {
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
 		return nil, err
 	}
+	p.stdin = &input{WriteCloser: stdin, deaf: make(chan struct{})}
 	read, write, err := os.Pipe() // ours, so that Wait does not close it before the last line is read
 	if err != nil {
 		return nil, err
@@ -89,17 +108,27 @@ func (p *process) kill() {
 	_ = p.lines.Close()
 }
 
+// dying is how long a server that closed its stdin or stdout is waited for: it ends,
+// which takes a while on a busy machine, unless it lives on without ears or mouth.
+const dying = 30 * time.Second
+
 // lastWords say how a server ended, for people; "" while it runs.
 func (p *process) lastWords() string {
+	wait := grace
 	select {
-	case <-p.lines.end: // what broke may have been our writing: that it ended is seen a moment later
+	case <-p.stdin.deaf:
+		wait = dying
+	default:
+	}
+	select {
+	case <-p.lines.end:
 	case <-p.gone:
-	case <-time.After(grace):
+	case <-time.After(wait):
 		return ""
 	}
 	select {
-	case <-p.gone: // it closed its stdout: it ends, and is reaped in a moment
-	case <-time.After(closeTimeout): // unless it lives on without a mouth
+	case <-p.gone:
+	case <-time.After(dying):
 		return ""
 	}
 	how := "the server ended"
