@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -173,6 +174,10 @@ type one struct{ env audit.Environment }
 // Environment implements audit.Opener.
 func (o one) Environment(context.Context, string) (audit.Environment, error) { return o.env, nil }
 
+// engineTimeout is none: the engine is this program's own, and a rehearsal among many on a
+// slow machine is no outage, which would leave it out of the figures.
+const engineTimeout = 365 * 24 * time.Hour
+
 // audit compares greedy rehearsals with the sandbox.
 func (t *Trainer) audit(ctx context.Context, tasks []audit.Task) ([]audit.Figures, error) {
 	episodes, err := solutions(t.Environment, tasks)
@@ -186,6 +191,7 @@ func (t *Trainer) audit(ctx context.Context, tasks []audit.Task) ([]audit.Figure
 	auditor, err := audit.New(audit.Config{
 		Opener: one{t.Environment}, Rules: func(string) *audit.Rules { return t.Rules },
 		Rehearser: envace.Rehearser{Policy: t.policy, Read: t.Format.ReadRehearsal, Max: t.Recipe.Rollout.ResponseTokens, Greedy: true},
+		RehearseTimeout: engineTimeout,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("audit the rehearsals: %w", err)
