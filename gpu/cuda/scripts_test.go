@@ -144,31 +144,46 @@ func TestScriptsDoubtPrograms(t *testing.T) {
 	}{
 		"a program that knows of no card": {
 			"exit 0", "", "check.sh", nil, nil,
-			[]string{"ended with 0 and this machine's card is not known: nothing was checked"}, []string{"passed in", "NOT RUN"},
+			[]string{"ended with 0 and this machine's card is not known: nothing was checked"},
+			[]string{"passed in", "NOT RUN"},
 		},
 		"a program for another machine": {
 			"echo cannot execute; exit 126", "", "bench.sh", nil, nil,
-			[]string{"cannot execute", "ended with 126 and this machine's card is not known: nothing was measured"}, []string{"no NVIDIA GPU", "share of the card's limit"},
+			[]string{"cannot execute", "ended with 126 and this machine's card is not known: nothing was measured"},
+			[]string{"no NVIDIA GPU", "share of the card's limit"},
 		},
 		"benchmarks that print nothing": {
-			aCard + "exit 0", "", "bench.sh", nil, []string{"UNDERSTUDY_CUDA_SHAPES=4B"},
-			[]string{"not measured: the card on the device: it ended well, and told no figure", "not measured: 4B on the device: it ended well"}, nil,
+			aCard + "exit 0", "", "bench.sh", nil,
+			[]string{"UNDERSTUDY_CUDA_SHAPES=4B"},
+			[]string{"not measured: the card on the device: it ended well, and told no figure", "not measured: 4B on the device: it ended well"},
+			nil,
 		},
 		"benchmarks that are killed for memory": {
-			aCard + "echo BenchmarkCard/copy; kill -KILL $$", "", "bench.sh", nil, []string{"UNDERSTUDY_CUDA_SHAPES=4B"},
-			[]string{"not measured: 4B on the device, or a part of it: it failed"}, []string{"seconds were up"},
+			aCard + "echo BenchmarkCard/copy; kill -KILL $$", "", "bench.sh", nil,
+			[]string{"UNDERSTUDY_CUDA_SHAPES=4B"},
+			[]string{"not measured: 4B on the device, or a part of it: it failed"},
+			[]string{"seconds were up"},
 		},
 		"tests that are killed for memory": {
-			aCard, "echo '=== RUN   TestTree'; kill -KILL $$", "check.sh", []string{"engine"}, nil,
-			[]string{"ratio 1 FAILED after"}, []string{"STOPPED"},
+			aCard, "echo '=== RUN   TestTree'; kill -KILL $$", "check.sh",
+			[]string{"engine"},
+			nil,
+			[]string{"ratio 1 FAILED after"},
+			[]string{"STOPPED"},
 		},
 		"tests that print nothing": {
-			aCard, "exit 0", "check.sh", []string{"engine"}, nil,
-			[]string{"ratio 1 NOT RUN: there was no such test (0 passed, 0 skipped)"}, nil,
+			aCard, "exit 0", "check.sh",
+			[]string{"engine"},
+			nil,
+			[]string{"ratio 1 NOT RUN: there was no such test (0 passed, 0 skipped)"},
+			nil,
 		},
 		"tests that are stopped before the first": {
-			aCard, "exit 124", "check.sh", []string{"engine"}, nil,
-			[]string{"STOPPED after", "(0 passed, 0 skipped), before its first test"}, []string{"in the middle of"},
+			aCard, "exit 124", "check.sh",
+			[]string{"engine"},
+			nil,
+			[]string{"STOPPED after", "(0 passed, 0 skipped), before its first test"},
+			[]string{"in the middle of"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
