@@ -190,7 +190,7 @@ func (t *Trainer) audit(ctx context.Context, tasks []audit.Task) ([]audit.Figure
 	}
 	auditor, err := audit.New(audit.Config{
 		Opener: one{t.Environment}, Rules: func(string) *audit.Rules { return t.Rules },
-		Rehearser: envace.Rehearser{Policy: t.policy, Read: t.Format.ReadRehearsal, Max: t.Recipe.Rollout.ResponseTokens, Greedy: true},
+		Rehearser:       envace.Rehearser{Policy: t.policy, Read: t.Format.ReadRehearsal, Max: t.Recipe.Rollout.ResponseTokens, Greedy: true},
 		RehearseTimeout: engineTimeout,
 	})
 	if err != nil {
