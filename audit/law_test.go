@@ -12,11 +12,11 @@ import (
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
 	"understudy/audit"
 	"understudy/audit/diff"
+	"understudy/audit/leaktest"
 )
 
 // TestMain fixes the seed of property tests, so that a run can be repeated; -rapid.seed
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("rapid.seed", "1"); err != nil {
 		panic(err)
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 // sane checks what holds of every verdict, whatever the two sides said.

@@ -122,7 +122,8 @@ func withPatience(tb testing.TB, conn *nats.Conn) jetstream.JetStream {
 }
 
 // bundle is a ledger with one run, a broker, and a configuration for fast tests: pauses
-// are short, and no message is taken from a worker because the machine is slow.
+// are short, and no message is taken from a worker because the machine is slow. One that
+// comes when its worker has just given up waiting is lost to it until AckWait is over.
 type bundle struct {
 	*ledger.Ledger
 	pool   *pgxpool.Pool
@@ -147,7 +148,7 @@ func setupOn(tb testing.TB, pool *pgxpool.Pool) *bundle {
 		tb.Fatal(err)
 	}
 	b := &bundle{Ledger: l, pool: pool, broker: newBroker(tb), run: "run", config: queue.Config{
-		AckWait: patience, Grace: patience, Backoff: 5 * time.Millisecond, BackoffCap: 20 * time.Millisecond,
+		AckWait: time.Minute, Grace: patience, Backoff: 5 * time.Millisecond, BackoffCap: 20 * time.Millisecond,
 		Poll: 2 * time.Millisecond, Sweep: 20 * time.Millisecond, Lost: time.Millisecond,
 	}}
 	b.js = b.broker.connect(tb)

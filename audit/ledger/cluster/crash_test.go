@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,8 +15,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"go.uber.org/goleak"
 
+	"understudy/audit/leaktest"
 	"understudy/audit/ledger/cluster"
 )
 
@@ -29,12 +30,12 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(1)
 	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(status int) {
-		if err := os.RemoveAll(model.dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
-		os.Exit(status)
-	}))
+	status := m.Run()
+	if err := errors.Join(leaktest.Find(), os.RemoveAll(model.dir)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		status = max(status, 1)
+	}
+	os.Exit(status)
 }
 
 // commitForEver commits row after row and prints each one that was acknowledged.

@@ -11,12 +11,13 @@ import (
 	"go.uber.org/goleak"
 
 	"understudy/audit"
+	"understudy/audit/leaktest"
 	"understudy/audit/queue/embedded"
 )
 
 func TestMain(m *testing.M) {
 	// nats-server's one clock goroutine ends some time after its last store.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server/ats.Register.func1"))
+	leaktest.Main(m, goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server/ats.Register.func1"))
 }
 
 func start(t *testing.T, dir string) *embedded.Server {
