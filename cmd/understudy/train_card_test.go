@@ -166,6 +166,12 @@ func TestPlanComesFirst(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "model", "config.json"), []byte(wide), 0o600); err != nil || wide == string(shape) {
 		t.Fatal("the model's width is not where it is looked for", err)
 	}
+	if err := os.Mkdir(filepath.Join(dir, "empty"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "empty", "config.json"), shape, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	const nowhere, plan = "postgres://127.0.0.1:1/nowhere", "memory that the training takes of cuda (CPU emulator"
 	for name, test := range map[string]struct {
 		args                 []string
@@ -174,6 +180,10 @@ func TestPlanComesFirst(t *testing.T) {
 		"a model's folder": {
 			[]string{"--recipe", "chat.yaml", "--model-dir", "model", "--device", "cuda", "--database-url", nowhere},
 			plan, "GiB and cuda has 1024.0 GiB free", "half of micro_tokens",
+		},
+		"a model's folder without weights": {
+			[]string{"--recipe", "chat.yaml", "--model-dir", "empty", "--device", "cuda", "--database-url", nowhere},
+			"", "read the model in empty", "config.json, tokenizer.json and *.safetensors",
 		},
 		"words of the tasks": {
 			[]string{"--recipe", "small.yaml", "--device", "cuda", "--database-url", database},

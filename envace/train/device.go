@@ -120,8 +120,10 @@ func (c Config) begins() (model gpu.Config, stored gpu.DType, err error) {
 	if model, err = c.Recipe.Model.Real(); err != nil || warm {
 		return model, warmType, err
 	}
-	stored, err = storedType(folder)
-	return model, stored, err
+	if stored, err = storedType(folder); err != nil {
+		return model, 0, unreadable(folder, err)
+	}
+	return model, stored, nil
 }
 
 // storedType is that of the largest tensor of a folder's files.

@@ -28,9 +28,14 @@ func (s Shape) Real() (gpu.Config, error) {
 	}
 	c, err := gpu.ReadConfig(s.Dir)
 	if err != nil {
-		return c, &audit.Error{Code: audit.CodeInvalid, Message: "read the model in " + s.Dir, Err: err, Hint: "give a folder with config.json, tokenizer.json and *.safetensors"}
+		return c, unreadable(s.Dir, err)
 	}
 	return c, s.fits(c)
+}
+
+// unreadable says that a folder holds no model.
+func unreadable(folder string, err error) error {
+	return &audit.Error{Code: audit.CodeInvalid, Message: "read the model in " + folder, Err: err, Hint: "give a folder with config.json, tokenizer.json and *.safetensors"}
 }
 
 // fits refuses a folder that holds another model than the recipe is for.
