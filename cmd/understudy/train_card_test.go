@@ -226,4 +226,21 @@ func TestPlanComesFirst(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(dir, "runs", "*", "*")); err != nil || len(left) > 0 {
 		t.Errorf("runs that were refused left %v, %v", left, err)
 	}
+	// A dry run says the same of a folder as the run; of one without weights, that they are bfloat16.
+	trains := func(folder string, more ...string) result {
+		return run(t, program(t, dir, []string{"LD_LIBRARY_PATH=" + driver}, append([]string{
+			"train", "--recipe", "paper.yaml", "--model-dir", folder, "--device", "cuda", "--database-url", nowhere,
+		}, more...)...))
+	}
+	whole := trains("model")
+	_, parts, found := strings.Cut(whole.stdout, "are free):\n")
+	if dry := trains("model", "--dry-run", "--judge", "nowhere"); !found || !strings.Contains(dry.stdout, parts) {
+		t.Errorf("a run plans %+v, its dry run %+v", whole, dry)
+	}
+	if err := os.Rename(filepath.Join(dir, "model", "tokenizer.json"), filepath.Join(dir, "empty", "tokenizer.json")); err != nil {
+		t.Fatal(err)
+	}
+	if dry := trains("empty", "--dry-run", "--judge", "nowhere"); strings.Contains(dry.stdout, parts) || !strings.Contains(dry.stdout, "the reference policy: weights, as in their files") {
+		t.Errorf("a dry run without weights: %+v", dry)
+	}
 }

@@ -19,6 +19,7 @@ import (
 	"understudy/envace/remote"
 	"understudy/envace/train"
 	"understudy/gpu"
+	"understudy/gpu/safetensors"
 )
 
 // dryRun prints what the recipe needs and runs two steps of it, small. It needs no
@@ -156,13 +157,18 @@ func (t *training) printNeeds(c gpu.Config, arm train.Arm) error {
 	return nil
 }
 
-// printCardNeeds is printNeeds for a card; the model is taken to be stored in bfloat16, as published ones are.
+// printCardNeeds is printNeeds for a card; a model whose weights are not there yet is taken to be stored in bfloat16, as
+// published ones are.
 func (t *training) printCardNeeds(c gpu.Config, arm train.Arm) error {
 	o, err := cudaOptions(t.flags.device)
 	if err != nil {
 		return err
 	}
-	sets, err := train.Config{Recipe: t.recipe, Arm: arm, KVMemory: t.flags.chat.kvMemory()}.PlansOf(c, gpu.BF16, o.KVType())
+	run := train.Config{Recipe: t.recipe, Arm: arm, KVMemory: t.flags.chat.kvMemory()}
+	sets, err := run.Plans(o.KVType())
+	if t.recipe.Model.Dir == "" || errors.Is(err, safetensors.ErrNotFound) {
+		sets, err = run.PlansOf(c, gpu.BF16, o.KVType())
+	}
 	if err != nil {
 		return err
 	}
