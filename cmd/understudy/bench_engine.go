@@ -162,7 +162,7 @@ func (m moment) since(began moment) float64 {
 // with runs f on a fresh engine: nothing is cached.
 func (b *engineBench) with(batch int, f func(e *generate.Engine) error) error {
 	e, err := generate.New(b.e.model, generate.Config{
-		Memory: int64(b.flags.kvMiB) << 20, Batch: batch, Context: benchContext, Workers: max(b.flags.threads, 2),
+		Memory: b.flags.kv.bytes(), Batch: batch, Context: benchContext, Workers: max(b.flags.threads, 2),
 	})
 	if err != nil {
 		return err

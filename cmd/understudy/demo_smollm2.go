@@ -32,7 +32,7 @@ func (d demoFlags) smolLM2(ctx context.Context, inv *invocation, m *Main, s *sto
 		return err
 	}
 	s.say("loading SmolLM2-135M-Instruct from %s", dir)
-	flags := policyFlags{model: dir, k: 1, engine: engineFlags{batch: smolLM2Batch, kvMiB: 1024}}
+	flags := policyFlags{model: dir, k: 1, engine: engineFlags{batch: smolLM2Batch, kv: 1024}}
 	policy, err := flags.open(ctx, inv)
 	if err != nil {
 		return err

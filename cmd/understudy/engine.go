@@ -19,7 +19,7 @@ type engineFlags struct {
 	deviceFlags
 	batch   int
 	context int
-	kvMiB   int
+	kv      mebibytes
 	fast    bool
 }
 
@@ -27,7 +27,8 @@ func (e *engineFlags) register(fs *flag.FlagSet) {
 	e.deviceFlags.register(fs)
 	fs.IntVar(&e.batch, "batch", 16, "texts that the built-in engine writes at once")
 	fs.IntVar(&e.context, "context", 0, "most tokens of a request to the built-in engine; 0 = what the model was made for")
-	fs.IntVar(&e.kvMiB, "kv-memory", 512, "MiB for the built-in engine's keys and values; a request that cannot fit is refused")
+	e.kv = 512
+	fs.Var(&e.kv, "kv-memory", "MiB for the built-in engine's keys and values; a request that cannot fit is refused")
 	fs.BoolVar(&e.fast, "fast", false, "let the built-in engine sum in any order: faster, and no longer the same bits alone and in a batch")
 }
 
@@ -72,7 +73,7 @@ func (e *engine) openDevice(f engineFlags) (err error) {
 // start allocates the arena. The program's memory limit is for audits; what the
 // engine needs comes on top of it.
 func (e *engine) start(f engineFlags, tokens [][]byte) (err error) {
-	arena := int64(f.kvMiB) << 20
+	arena := f.kv.bytes()
 	debug.SetMemoryLimit(debug.SetMemoryLimit(-1) + arena + e.weightBytes())
 	e.Engine, err = generate.New(e.model, generate.Config{
 		Memory: arena, Batch: f.batch, Context: f.context, Tokens: tokens, Workers: max(f.threads, 2),

@@ -41,6 +41,7 @@ func TestBadInput(t *testing.T) {
 		{name: "bundle", args: []string{"report", "--bundle", "site"}, status: 3, want: "one run", hint: "understudy report RUN --bundle site", reason: "a site is of one run"},
 		{name: "episode of no run", args: []string{"report", "--format", "atif"}, status: 3, want: "one episode of one run", hint: "understudy report RUN --format atif --episode ID", reason: "a list of runs has no trajectories"},
 		{name: "flag", args: []string{"serve", "--databse-url", "x"}, status: 3, want: "unknown flag --databse-url", hint: "did you mean --database-url?", reason: "the nearest flag is named"},
+		{name: "kv memory", args: []string{"serve", "--kv-memory", "9000000000000"}, status: 3, want: `"9000000000000" for flag -kv-memory: write whole MiB, from 0 to 1073741824`, hint: "understudy help serve", reason: "bytes that are no number are no memory"},
 		{name: "own flag", args: []string{"version", "--device"}, status: 3, want: "unknown flag --device", hint: "did you mean --devices?", reason: "a command's own flags are known too"},
 		{name: "no value", args: []string{"serve", "--listen"}, status: 3, want: "flag needs an argument: -listen", hint: "understudy help serve", reason: "a flag without its value"},
 		{name: "no benchmark", args: []string{"eval"}, status: 3, want: "name a benchmark", hint: "an environment", reason: "what is to be evaluated is not guessed"},

@@ -88,17 +88,6 @@ func (f trainFlags) runs() ([]train.Config, error) {
 	return runs, nil
 }
 
-// check refuses what --device and --kv-memory cannot mean.
-func (f trainFlags) check() error {
-	if _, err := f.card(); err != nil {
-		return err
-	}
-	if n := f.chat.kvMiB; n < 0 || n > mostKVMiB {
-		return usageError(fmt.Sprintf("--kv-memory %d", n), fmt.Sprintf("write MiB, at most %d; 0 is what 64 rollouts need", mostKVMiB))
-	}
-	return nil
-}
-
 func trainRun(ctx context.Context, inv *invocation, f trainFlags) (err error) {
 	recipe, err := train.ReadRecipe(f.recipe)
 	if err != nil {
@@ -120,7 +109,7 @@ func trainRun(ctx context.Context, inv *invocation, f trainFlags) (err error) {
 	if f.table {
 		return f.show(inv.stdout, runs)
 	}
-	if err := f.check(); err != nil {
+	if _, err := f.card(); err != nil { // --device is a word that it cannot be
 		return err
 	}
 	if f.chat.dryRun {
@@ -258,7 +247,7 @@ func (t *training) prepare(ctx context.Context) (c train.Config, err error) {
 		}
 		t.sources[train.ArmSimulator] = envace.Simulated{Rehearser: simulator}
 	}
-	c = train.Config{Progress: func(line string) { fmt.Fprintln(t.inv.stdout, line) }, KVMemory: t.flags.chat.kvMemory()}
+	c = train.Config{Progress: func(line string) { fmt.Fprintln(t.inv.stdout, line) }, KVMemory: t.flags.chat.kv.bytes()}
 	if t.rewards != nil { // a rollout worker pays nothing
 		c.Scorer = t.rewards.hook
 	}

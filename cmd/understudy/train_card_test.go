@@ -203,11 +203,11 @@ func TestPlanComesFirst(t *testing.T) {
 		},
 		"a negative arena": {
 			[]string{"--recipe", "chat.yaml", "--model-dir", "model", "--device", "cuda", "--kv-memory", "-5", "--database-url", nowhere},
-			"", "--kv-memory -5", "write MiB, at most",
+			"", `"-5" for flag -kv-memory`, "write whole MiB, from 0 to",
 		},
 		"an arena that no number of bytes is": {
 			[]string{"--recipe", "chat.yaml", "--model-dir", "model", "--device", "cuda", "--kv-memory", "9223372036854775807", "--database-url", nowhere},
-			"", "--kv-memory 9223372036854775807", "write MiB, at most",
+			"", `"9223372036854775807" for flag -kv-memory`, "write whole MiB, from 0 to",
 		},
 		"an arm of a sweep, with a model's folder": {
 			[]string{"--recipe", "paper.yaml", "--model-dir", "model", "--kv-memory", "614400", "--sweep", "--arms", "envace,per-role", "--device", "cuda", "--database-url", nowhere},

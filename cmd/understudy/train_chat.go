@@ -19,7 +19,7 @@ import (
 type chatFlags struct {
 	modelDir, data    string
 	judge, judgeModel string
-	kvMiB             int
+	kv                mebibytes
 	skipBad, dryRun   bool
 }
 
@@ -29,15 +29,9 @@ func (f *chatFlags) register(fs *flag.FlagSet) {
 	fs.BoolVar(&f.skipBad, "skip-bad-rows", false, "leave out the rows of --data that cannot be used, and name them")
 	fs.StringVar(&f.judge, "judge", "", "base URL of the OpenAI-compatible server whose model grades by the checklists")
 	fs.StringVar(&f.judgeModel, "judge-model", "", "model of --judge's server; needed when it serves several")
-	fs.IntVar(&f.kvMiB, "kv-memory", 0, "MiB for the keys and values of rollouts; 0 = what 64 rollouts need, at most 1024")
+	fs.Var(&f.kv, "kv-memory", "MiB for the keys and values of rollouts; 0 = what 64 rollouts need, at most 1024")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "print what the recipe needs, and run two real steps of it in a small random model")
 }
-
-// mostKVMiB is a pebibyte: more is a typing error, and its bytes are no number of a card.
-const mostKVMiB = 1 << 30
-
-// kvMemory is the bytes of --kv-memory.
-func (f chatFlags) kvMemory() int64 { return int64(f.kvMiB) << 20 }
 
 // ask asks the judge's server.
 func (f chatFlags) ask(cfg Config) (judge.AskFunc, error) {

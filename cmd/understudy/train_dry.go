@@ -164,7 +164,7 @@ func (t *training) printCardNeeds(c gpu.Config, arm train.Arm) error {
 	if err != nil {
 		return err
 	}
-	run := train.Config{Recipe: t.recipe, Arm: arm, KVMemory: t.flags.chat.kvMemory()}
+	run := train.Config{Recipe: t.recipe, Arm: arm, KVMemory: t.flags.chat.kv.bytes()}
 	sets, err := run.Plans(o.KVType())
 	if t.recipe.Model.Dir == "" || errors.Is(err, safetensors.ErrNotFound) {
 		sets, err = run.PlansOf(c, gpu.BF16, o.KVType())

@@ -49,7 +49,7 @@ func (t *training) planned(c train.Config) error {
 	if err != nil {
 		return err
 	}
-	c.Recipe, c.Format, c.KVMemory = t.recipe, t.common.Format, t.flags.chat.kvMemory()
+	c.Recipe, c.Format, c.KVMemory = t.recipe, t.common.Format, t.flags.chat.kv.bytes()
 	sets, err := c.Plans(o.KVType())
 	if err != nil {
 		return err
