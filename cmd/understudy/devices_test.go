@@ -6,20 +6,12 @@ import (
 	main "understudy/cmd/understudy"
 	"understudy/gpu"
 	"understudy/gpu/cuda"
-	"understudy/gpu/cuda/emulator"
 )
 
 // A plan is compared with what is free of a card, not with what the card has: another process
 // may hold the rest.
 func TestMemoryOfACard(t *testing.T) {
-	if !emulator.Supported() {
-		t.Skip("the CUDA device's emulator is for Linux")
-	}
-	folder, err := emulator.Build(t.Context(), emulator.Ascending)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("LD_LIBRARY_PATH", folder)
+	t.Setenv("LD_LIBRARY_PATH", emulatedCard(t))
 	d, err := cuda.New(cuda.Options{})
 	if err != nil {
 		t.Fatal(err)

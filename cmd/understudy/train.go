@@ -109,7 +109,7 @@ func trainRun(ctx context.Context, inv *invocation, f trainFlags) (err error) {
 	if f.table {
 		return f.show(inv.stdout, runs)
 	}
-	if _, err := f.card(); err != nil { // --device is a word that it cannot be
+	if _, err := f.card(); err != nil { // a mistyped --device is refused before anything is printed
 		return err
 	}
 	if f.chat.dryRun {
@@ -301,7 +301,7 @@ func (t *training) settle(ctx context.Context, c *train.Config) (err error) {
 
 // run trains one arm and seed, unless that is done.
 func (t *training) run(ctx context.Context, c train.Config) error {
-	if err := t.planned(c); err != nil {
+	if err := t.planned(c); err != nil { // again: others may have taken of the card since
 		return err
 	}
 	arm, seed := c.Arm, c.Seed

@@ -11,7 +11,6 @@ import (
 	main "understudy/cmd/understudy"
 	"understudy/envace/train"
 	"understudy/gpu"
-	"understudy/gpu/cuda/emulator"
 )
 
 // smallRecipe is a recipe of one step of a very small policy, with changes.
@@ -52,13 +51,7 @@ evaluation: {every: 0, tasks: 1, samples: 1, canaries: 0}
 // it takes of the card's memory is printed before the first step. The CPU has no such moments and says so.
 func TestTrainOnCard(t *testing.T) {
 	t.Parallel()
-	if !emulator.Supported() {
-		t.Skip("the CUDA device's emulator is for Linux")
-	}
-	driver, err := emulator.Build(t.Context(), emulator.Ascending)
-	if err != nil {
-		t.Fatal(err)
-	}
+	driver := emulatedCard(t)
 	dir, database := folder(t), postgres.URL(t)
 	smallRecipe(t, filepath.Join(dir, "small.yaml"))
 	trains := func(args ...string) result {
@@ -145,13 +138,7 @@ func TestTrainingThatDoesNotFit(t *testing.T) {
 // ledger is opened and its tasks are made or, where the words of the tasks are the model's, before its warm start.
 func TestPlanComesFirst(t *testing.T) {
 	t.Parallel()
-	if !emulator.Supported() {
-		t.Skip("the CUDA device's emulator is for Linux")
-	}
-	driver, err := emulator.Build(t.Context(), emulator.Ascending)
-	if err != nil {
-		t.Fatal(err)
-	}
+	driver := emulatedCard(t)
 	dir, database := folder(t), postgres.URL(t)
 	randomModel(t, filepath.Join(dir, "model"))
 	chatRecipe(t, filepath.Join(dir, "chat.yaml"), func(r *train.Recipe) { r.MicroTokens = 10_000_000 })

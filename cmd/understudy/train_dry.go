@@ -19,6 +19,7 @@ import (
 	"understudy/envace/remote"
 	"understudy/envace/train"
 	"understudy/gpu"
+	"understudy/gpu/cuda"
 	"understudy/gpu/safetensors"
 )
 
@@ -121,8 +122,12 @@ func (t *training) printData(name string, rows int) {
 }
 
 func (t *training) printNeeds(c gpu.Config, arm train.Arm) error {
-	if _, err := cudaOptions(t.flags.device); err == nil {
-		return t.printCardNeeds(c, arm)
+	card, err := t.flags.card()
+	if err != nil {
+		return err
+	}
+	if card != nil {
+		return t.printCardNeeds(*card, c, arm)
 	}
 	out, needs := t.inv.stdout, t.recipe.Needs(c, arm)
 	fmt.Fprintln(out, "\nmemory of a real run on this engine, at the least:")
@@ -159,11 +164,7 @@ func (t *training) printNeeds(c gpu.Config, arm train.Arm) error {
 
 // printCardNeeds is printNeeds for a card; a model whose weights are not there yet is taken to be stored in bfloat16, as
 // published ones are.
-func (t *training) printCardNeeds(c gpu.Config, arm train.Arm) error {
-	o, err := cudaOptions(t.flags.device)
-	if err != nil {
-		return err
-	}
+func (t *training) printCardNeeds(o cuda.Options, c gpu.Config, arm train.Arm) error {
 	run := train.Config{Recipe: t.recipe, Arm: arm, KVMemory: t.flags.chat.kv.bytes()}
 	sets, err := run.Plans(o.KVType())
 	if t.recipe.Model.Dir == "" || errors.Is(err, safetensors.ErrNotFound) {

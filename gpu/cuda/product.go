@@ -114,8 +114,8 @@ func mmaRows(r int) int {
 }
 
 // multiplyFew does y (R,N) = x·wᵀ for few rows, in fast mode, too: cuBLASLt, whose sums are not split here, has too few
-// blocks of them for a card (so one reckons; no card has shown it yet). When the last command multiplies the same rows with another weight, or two, it becomes one
-// with it, as of queries, keys and values:
+// blocks of them for a card (so one reckons; no card has shown it yet). When the last command multiplies the same rows
+// with another weight, or two, it becomes one with it, as of queries, keys and values:
 // matmul_mma_few8, 16, 32_f32, _bf16 (y0, y1, y2, w0, w1, w2, x, rows, n0, n1, n2, k).
 func (d *Device) multiplyFew(y, x, w gpu.Buffer, r, n, k int) {
 	tile := mmaRows(r)
